@@ -1,0 +1,38 @@
+# Needs python3 (3.11 or newer) and make; uv makes it faster. Every target makes .venv and installs what it needs.
+VENV := .venv
+PY := $(VENV)/bin/python
+UV := $(shell command -v uv 2>/dev/null)
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint goldens docs clean
+
+demo: $(STAMP)
+	$(PY) -m servecheck demo --out demo-run
+
+test: lint
+	$(PY) -m pytest -q -n 2 -m "not engine"
+	$(PY) -m pytest -q -m engine
+
+lint: $(STAMP)
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+goldens: $(STAMP)
+	UPDATE_GOLDENS=1 $(PY) -m pytest -q -n 2 -m "not engine"
+
+docs: $(STAMP)
+	$(PY) -m servecheck.docs
+
+clean:
+	rm -rf $(VENV) demo-run
+
+$(STAMP): pyproject.toml
+ifdef UV
+	$(UV) venv --quiet --allow-existing $(VENV)
+	$(UV) pip install --quiet --python $(PY) -e ".[demo,dev]"
+else
+	python3 -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[demo,dev]"
+endif
+	touch $(STAMP)

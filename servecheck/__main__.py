@@ -1,0 +1,3 @@
+from servecheck.cli import main
+
+main()

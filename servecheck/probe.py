@@ -1,0 +1,121 @@
+"""What a probe is: data, a function that talks and a function that decides. A probe never sees the transport."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from servecheck.model import Check, Endpoint, Exchange, Fingerprint, Finding, Json, Observed, Risk, Transcript
+
+__all__ = ["Judgement", "P", "Params", "Probe", "Session"]
+
+
+class Params(BaseModel):
+    """Base of every probe's parameters: closed, strict and frozen. A field's description is its documentation."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+P = TypeVar("P", bound=Params)
+Judgement = Iterable[Finding | Observed]
+
+
+class Session(Protocol):
+    """All that a probe may do to the world. Every call is one step, named, recorded, and never raises for what a server does.
+
+    Paths begin with ``/``. ``post`` and ``get`` take paths below the API root (``/chat/completions``); ``get_server`` and
+    ``post_server`` take paths below the server's root (``/health``, ``/tokenize``).
+    """
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint under test; its ``model`` is resolved."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What is known about the server so far."""
+
+    @property
+    def transcript(self) -> Transcript:
+        """What this case has sent and seen so far."""
+
+    def nonce(self, letters: int = 10) -> str:
+        """Return a random lower-case word; the same run seed, case and call order give the same word."""
+
+    def seconds(self) -> float:
+        """Return the injected clock, in seconds."""
+
+    async def wait(self, seconds: float) -> None:
+        """Wait on the injected clock (for polling; never to synchronise with a server)."""
+
+    async def chat(self, step: str, body: dict[str, Json], *, deadline: float | None = None) -> Exchange:
+        """POST ``/chat/completions``; ``model`` is filled in where ``body`` has none."""
+
+    async def post(self, step: str, path: str, body: Json, *, deadline: float | None = None) -> Exchange:
+        """POST a JSON body; ``model`` is filled in where ``body`` is an object without one."""
+
+    async def post_raw(
+        self,
+        step: str,
+        path: str,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        deadline: float | None = None,
+    ) -> Exchange:
+        """POST bytes exactly as given."""
+
+    async def get(self, step: str, path: str, *, deadline: float | None = None) -> Exchange:
+        """GET below the API root."""
+
+    async def get_server(self, step: str, path: str, *, deadline: float | None = None) -> Exchange:
+        """GET below the server's root."""
+
+    async def post_server(self, step: str, path: str, body: Json, *, deadline: float | None = None) -> Exchange:
+        """POST a JSON body below the server's root."""
+
+    async def metrics(self, step: str) -> Exchange:
+        """GET the metrics (``metrics_url`` where the endpoint has one, else ``/metrics`` of the server)."""
+
+    async def abort_after(
+        self, step: str, path: str, body: Json, *, events: int | None = None, seconds: float | None = None
+    ) -> Exchange:
+        """POST and hang up after so many stream events, or so many seconds; the exchange ends ``aborted``."""
+
+    async def concurrently(self, steps: Sequence[Awaitable[Exchange]]) -> list[Exchange]:
+        """Run steps at the same time, at most as many as the run's concurrency allows; replies in the order given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe(Generic[P]):
+    """One behaviour, exercised and judged. ``doc`` is the module's docstring and becomes its documentation page.
+
+    ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
+    transcripts (left is the reference). ``stochastic`` probes always get three trials. ``timed`` probes run with
+    nothing else in flight on the same host. ``prompt_tokens`` and ``requests`` are the estimates that ``--dry-run`` adds up.
+    """
+
+    id: str
+    doc: str
+    checks: tuple[Check, ...]
+    params: type[P]
+    drive: Callable[[Session, P, Transcript | None], Awaitable[None]]
+    judge: Callable[[Transcript, P], Judgement]
+    contrast: Callable[[Transcript, Transcript, P], Judgement] | None = None
+    needs_reference: bool = False
+    risk: Risk = Risk.SAFE
+    exclusive: bool = False
+    stochastic: bool = False
+    requests: int = 1
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+
+    def check(self, check_id: str) -> Check:
+        """Return the probe's check of that id; a judge that names another is a bug, so this raises ``KeyError``."""
+        for check in self.checks:
+            if check.id == check_id:
+                return check
+        raise KeyError(f"probe {self.id!r} owns no check {check_id!r}")

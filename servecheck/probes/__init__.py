@@ -1,0 +1,1 @@
+"""One module per probe, each exporting ``PROBE``; discovered, never listed."""

@@ -1,0 +1,1 @@
+"""One module per probe, each exporting ``MUTANTS`` and ``HARMLESS``; discovered, never listed."""

@@ -1,0 +1,1 @@
+"""Finished data to something a person or a machine reads; never decides."""

@@ -1,0 +1,1 @@
+"""Frozen outside shapes: what scenarios and results look like to other programs."""

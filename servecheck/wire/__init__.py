@@ -1,0 +1,1 @@
+"""The only I/O: httpx, deadlines, arrival times, redaction. Nothing here judges."""
