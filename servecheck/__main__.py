@@ -1,3 +1,5 @@
+"""``python -m servecheck``."""
+
 from servecheck.cli import main
 
 main()

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from servecheck.model import Check, Endpoint, Exchange, Fingerprint, Finding, Json, Observed, Risk, Transcript
+from servecheck.model import Check, Endpoint, Exchange, Finding, Fingerprint, Json, Observed, Risk, Transcript
 
 __all__ = ["Judgement", "P", "Params", "Probe", "Session"]
 
@@ -24,10 +24,10 @@ Judgement = Iterable[Finding | Observed]
 
 
 class Session(Protocol):
-    """All that a probe may do to the world. Every call is one step, named, recorded, and never raises for what a server does.
+    """All that a probe may do to the world. Each call is one named, recorded step; none raises for what a server does.
 
-    Paths begin with ``/``. ``post`` and ``get`` take paths below the API root (``/chat/completions``); ``get_server`` and
-    ``post_server`` take paths below the server's root (``/health``, ``/tokenize``).
+    Paths begin with ``/``. ``post`` and ``get`` take paths below the API root (``/chat/completions``);
+    ``get_server`` and ``post_server`` take paths below the server's root (``/health``, ``/tokenize``).
     """
 
     @property
@@ -94,8 +94,9 @@ class Probe(Generic[P]):
     """One behaviour, exercised and judged. ``doc`` is the module's docstring and becomes its documentation page.
 
     ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
-    transcripts (left is the reference). ``stochastic`` probes always get three trials. ``timed`` probes run with
-    nothing else in flight on the same host. ``prompt_tokens`` and ``requests`` are the estimates that ``--dry-run`` adds up.
+    transcripts (left is the reference). ``stochastic`` probes always get three trials. ``exclusive`` probes run with
+    nothing else of ours in flight on the same host. ``requests``, ``prompt_tokens`` and ``output_tokens`` are the
+    estimates per trial that ``--dry-run`` adds up.
     """
 
     id: str
