@@ -286,7 +286,7 @@ class Exchange:
         """The request body as JSON; ``None`` where there is none or it is not JSON."""
         try:
             parsed: Json = json.loads(self.request_body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return parsed
 

@@ -1,0 +1,79 @@
+"""Small readers of untrusted values: a path into JSON, a quotation short enough for a sentence, signs of garbage."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from servecheck.model import Json
+
+__all__ = ["dig", "garbage", "number", "parse", "quote", "string"]
+
+_MIN_GARBAGE = 8  # shorter texts are too short to call anything
+
+
+def parse(data: bytes | str) -> Json:
+    """Return the JSON value in ``data``; everything that is not strict JSON raises ``ValueError``.
+
+    ``NaN`` and ``Infinity`` are not JSON although Python reads them, and nesting too deep to read is refused too.
+    """
+    try:
+        value: Json = json.loads(data, parse_constant=_reject_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply to read") from None
+    return value
+
+
+def _reject_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def dig(value: Json, *path: str | int) -> Json:
+    """Return what lies at ``path``, or ``None`` where any step is missing or of another type."""
+    for step in path:
+        if isinstance(step, str):
+            if not isinstance(value, dict):
+                return None
+            value = value.get(step)
+        else:
+            if not isinstance(value, list) or not -len(value) <= step < len(value):
+                return None
+            value = value[step]
+    return value
+
+
+def string(value: Json) -> str:
+    """Return ``value`` where it is text, else an empty string."""
+    return value if isinstance(value, str) else ""
+
+
+def number(value: Json) -> int | None:
+    """Return ``value`` where it is a whole number and not a truth value, else ``None``."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def quote(text: str | bytes, limit: int = 80) -> str:
+    """Return ``text`` in quotation marks on one line, cut to ``limit`` characters, control characters made visible."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "backslashreplace")
+    flat = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return f"“{flat}”" if len(flat) <= limit else f"“{flat[: limit - 1]}…”"
+
+
+def garbage(text: str) -> str:
+    """Return what makes ``text`` look like a broken decoder's output, or an empty string.
+
+    Catches runs of one character (``!!!!!!``), replacement characters and text without letters. It says nothing about
+    sense: a small model's nonsense in words passes.
+    """
+    packed = "".join(text.split())
+    if len(packed) < _MIN_GARBAGE:
+        return ""
+    if packed.count("\ufffd") * 4 > len(packed):
+        return f"{packed.count(chr(0xFFFD))} of {len(packed)} characters are U+FFFD"
+    character, count = Counter(packed).most_common(1)[0]
+    if count * 10 >= len(packed) * 9 and not character.isdigit():
+        return f"{count} of {len(packed)} characters are {character!r}"
+    if not any(character.isalnum() for character in packed):
+        return f"none of {len(packed)} characters is a letter or a digit"
+    return ""

@@ -1,0 +1,205 @@
+"""Sends one request and records everything that comes back, bounded in time and size. The only place that sends."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from servecheck import __version__
+from servecheck.errors import UsageError
+from servecheck.model import Chunk, Ending, Endpoint, Exchange
+from servecheck.read.sse import EventReader
+from servecheck.wire.redact import redacted_chunks, redacted_headers
+
+__all__ = ["MAX_REPLY_BYTES", "HangUp", "Outgoing", "Transport", "is_loopback"]
+
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+"""A longer reply is cut by us and marked; the longest honest one met (``/openapi.json`` of vLLM) has 0.3 MB."""
+
+_MAX_CHUNKS = 200_000  # a server that drips single bytes fills no memory either
+_CONNECT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangUp:
+    """When we close the connection ourselves: after so many stream events, or so many seconds, whichever is first."""
+
+    events: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One request about to be sent; ``deadline`` bounds the whole exchange, in seconds."""
+
+    id: str
+    step: str
+    method: str
+    url: str
+    deadline: float
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    hang_up: HangUp | None = None
+    attempt: int = 1
+
+
+@dataclass(slots=True)
+class _Arriving:
+    """A reply while it arrives, so that what came before a cut or a deadline is kept."""
+
+    status: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    headers_at: float | None = None
+    chunks: list[Chunk] = field(default_factory=list)
+    size: int = 0
+
+
+class Transport:
+    """An endpoint's way to its server. No connection is used twice: servers close after a stream, and a reused dead
+    connection looks like a crashed server (14 of 50 requests on llama.cpp).
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        key_env: str | None = None,
+        app: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """``secrets`` maps environment variables to values; ``key_env`` names the one sent as the API key."""
+        self._secrets = dict(secrets or {})
+        headers = [("user-agent", f"servecheck/{__version__}"), ("accept", "*/*"), ("accept-encoding", "identity")]
+        headers += endpoint.headers
+        headers += [(name, self._secrets[variable]) for name, variable in endpoint.header_envs]
+        if key_env is not None:
+            headers.append(("authorization", f"Bearer {self._secrets[key_env]}"))
+        try:
+            self._client = httpx.AsyncClient(
+                transport=app,
+                verify=_tls(endpoint.ca_file),
+                proxy=endpoint.proxy,
+                trust_env=not is_loopback(endpoint.base_url),
+                follow_redirects=False,
+                timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
+                limits=httpx.Limits(max_keepalive_connections=0),
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(
+                f"endpoint {endpoint.name!r}: cannot read ca_file {endpoint.ca_file!r}: {error}"
+            ) from error
+        self._headers = tuple(headers)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    async def send(self, outgoing: Outgoing, *, began: float) -> Exchange:
+        """Send and return the exchange: within the deadline and without raising, whatever the server does.
+
+        ``began`` is the loop time at which the run began. A URL or header that cannot be sent raises ``UsageError``.
+        """
+        loop = asyncio.get_running_loop()
+        sent = loop.time()
+        arriving = _Arriving()
+        headers = self._headers + outgoing.headers
+        try:
+            async with asyncio.timeout(outgoing.deadline):
+                ending, detail = await self._receive(outgoing, headers, arriving, sent)
+        except TimeoutError:
+            ending, detail = Ending.DEADLINE, f"not finished within {outgoing.deadline:g} s"
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
+            ending, detail = Ending.UNREACHABLE, _why(error)
+        except httpx.TransportError as error:
+            if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
+                raise UsageError(f"{outgoing.url}: cannot be sent: {error}") from error
+            ending, detail = Ending.TRUNCATED, _why(error)
+        except (httpx.InvalidURL, UnicodeEncodeError) as error:
+            raise UsageError(f"{outgoing.url}: cannot be sent: {error}") from error
+        return Exchange(
+            id=outgoing.id,
+            step=outgoing.step,
+            method=outgoing.method,
+            url=outgoing.url,
+            request_headers=redacted_headers(headers, self._secrets),
+            request_body=outgoing.body,
+            sent=sent - began,
+            status=arriving.status,
+            response_headers=redacted_headers(arriving.headers, self._secrets),
+            headers_at=arriving.headers_at,
+            chunks=redacted_chunks(tuple(arriving.chunks), self._secrets.values(), settings=outgoing.method == "GET"),
+            ended_at=loop.time() - sent,
+            ending=ending,
+            detail=detail,
+            attempt=outgoing.attempt,
+        )
+
+    async def _receive(
+        self, outgoing: Outgoing, headers: tuple[tuple[str, str], ...], arriving: _Arriving, sent: float
+    ) -> tuple[Ending, str]:
+        hang_up = outgoing.hang_up
+        if hang_up is not None and hang_up.seconds is not None:
+            try:
+                async with asyncio.timeout(hang_up.seconds):
+                    return await self._read(outgoing, headers, arriving, sent)
+            except TimeoutError:
+                return Ending.ABORTED, f"we hung up after {hang_up.seconds:g} s"
+        return await self._read(outgoing, headers, arriving, sent)
+
+    async def _read(
+        self, outgoing: Outgoing, headers: tuple[tuple[str, str], ...], arriving: _Arriving, sent: float
+    ) -> tuple[Ending, str]:
+        loop = asyncio.get_running_loop()
+        until = outgoing.hang_up.events if outgoing.hang_up else None
+        reader = EventReader()
+        async with self._client.stream(
+            outgoing.method, outgoing.url, headers=list(headers), content=outgoing.body or None
+        ) as response:
+            arriving.status = response.status_code
+            arriving.headers = tuple(response.headers.multi_items())
+            arriving.headers_at = loop.time() - sent
+            async for data in response.aiter_raw():
+                chunk = Chunk(loop.time() - sent, data)
+                arriving.size += len(data)
+                if arriving.size > MAX_REPLY_BYTES or len(arriving.chunks) >= _MAX_CHUNKS:
+                    return Ending.TRUNCATED, f"cut by us: longer than {MAX_REPLY_BYTES} bytes or {_MAX_CHUNKS} pieces"
+                arriving.chunks.append(chunk)
+                if until is not None:
+                    reader.feed(chunk)
+                    if len(reader.events) >= until:
+                        return Ending.ABORTED, f"we hung up after {len(reader.events)} events"
+        return Ending.COMPLETE, ""
+
+
+def is_loopback(url: str) -> bool:
+    """Tell whether a URL's host is this machine, by its name or literal address."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _tls(ca_file: str | None) -> ssl.SSLContext | bool:
+    return ssl.create_default_context(cafile=ca_file) if ca_file else True
+
+
+def _why(error: httpx.TransportError) -> str:
+    """Say what went wrong below HTTP, in words that do not change with the library's version where we know better."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return f"no connection within {_CONNECT_SECONDS:g} s"
+    text = str(error)
+    if isinstance(error, httpx.ConnectError) and "All connection attempts failed" in text:
+        return "connection refused"
+    return text or type(error).__name__
