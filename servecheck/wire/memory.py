@@ -1,4 +1,4 @@
-"""An ASGI application as an httpx transport, streaming as it is written (httpx's own collects the whole reply first)."""
+"""An ASGI application as an httpx transport that streams (httpx's own collects the whole reply first)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class _Call:
             "server": (request.url.host, request.url.port or 80),
             "client": ("127.0.0.1", 1),
         }
-        self._task = asyncio.ensure_future(self._run(app, scope))
+        self._task = asyncio.ensure_future(app(scope, self._receive, self._send))
+        self._task.add_done_callback(self._ended)
 
     async def response(self) -> httpx.Response:
         try:
@@ -75,19 +76,14 @@ class _Call:
                 return
 
     async def aclose(self) -> None:
+        # A server notices a lost client soon; one that does not is left to end by itself.
         self._gone.set()
         await asyncio.sleep(0)
-        if not self._task.done():
-            # A server notices a lost client soon; one that does not is left to end by itself.
-            await asyncio.sleep(0)
 
-    async def _run(self, app: AsgiApp, scope: Message) -> None:
-        try:
-            await app(scope, self._receive, self._send)
-        except Exception:  # noqa: BLE001 - this stands in for a socket: whatever the application raises cuts it
-            pass
-        finally:
-            self._out.put_nowait(None)
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # whatever the application raises cuts the connection, as it would over a socket
+        self._out.put_nowait(None)
 
     async def _receive(self) -> Message:
         if not self._asked:

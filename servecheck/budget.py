@@ -1,0 +1,53 @@
+"""What a run may spend on one endpoint, counted as it is spent; a step that would go over raises ``BudgetSpent``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from servecheck.errors import BudgetSpent, UsageError
+
+__all__ = ["Budget", "Spent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Limits per endpoint; ``None`` is no limit. ``tokens`` counts prompt and generated tokens together."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @staticmethod
+    def parse(text: str) -> Budget:
+        """Read ``requests=400,tokens=200000``; raises ``UsageError`` for anything else."""
+        known = ("requests", "tokens", "prompt_tokens", "output_tokens")
+        limits: dict[str, int] = {}
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            name, equals, value = part.partition("=")
+            if name not in known or not equals or not value.isdigit():
+                raise UsageError(f"--budget: {part!r} is not NAME=NUMBER with NAME one of {', '.join(known)}")
+            limits[name] = int(value)
+        return Budget(**limits)
+
+
+@dataclass(slots=True, kw_only=True)
+class Spent:
+    """What one endpoint was asked for so far."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and generated tokens together, as the server reported them."""
+        return self.prompt_tokens + self.output_tokens
+
+    def reserve(self, budget: Budget) -> None:
+        """Count one request; raises ``BudgetSpent`` where a limit is reached already."""
+        for name in ("requests", "tokens", "prompt_tokens", "output_tokens"):
+            limit, spent = getattr(budget, name), getattr(self, name)
+            if limit is not None and spent >= limit:
+                raise BudgetSpent(f"the budget of {limit} {name.replace('_', ' ')} is spent")
+        self.requests += 1

@@ -1,0 +1,45 @@
+"""The canary: a plain short request of the endpoint's own kind, asked before, between and after cases. Pure reading."""
+
+from __future__ import annotations
+
+from servecheck.model import Exchange, Json
+from servecheck.read import reply
+from servecheck.read.text import dig, garbage, quote
+
+__all__ = ["KINDS", "ailment", "request"]
+
+KINDS = ("chat", "completion", "embedding")
+"""The kinds of endpoint; a chat is never sent to an embedding server, which it can kill (seen on SGLang)."""
+
+
+def request(kind: str) -> tuple[str, dict[str, Json]]:
+    """Return the path below the API root and the body (without ``model``) of the canary for a kind of endpoint."""
+    if kind == "embedding":
+        return "/embeddings", {"input": "The quick brown fox."}
+    if kind == "completion":
+        return "/completions", {"prompt": "The capital of France is", "max_tokens": 16, "temperature": 0}
+    messages: Json = [{"role": "user", "content": "What is the capital of France?"}]
+    # A reasoning model spends a tiny budget on thinking, so the budget is not tiny; reasoning text counts as an answer.
+    return "/chat/completions", {"messages": messages, "max_tokens": 32, "temperature": 0}
+
+
+def ailment(exchange: Exchange) -> str:
+    """Return what is wrong with a canary's reply, or an empty string where the server is well."""
+    if exchange.url.endswith("/embeddings"):
+        body = reply.json_body(exchange)
+        if isinstance(body, reply.Refusal | reply.Failure):
+            return body.what
+        vector = dig(body, "data", 0, "embedding")
+        return "" if vector else f"no embedding in {quote(exchange.body)}"
+    answer = (
+        reply.completion(exchange)
+        if exchange.url.endswith("/completions") and "/chat/" not in exchange.url
+        else (reply.chat(exchange))
+    )
+    if not isinstance(answer, reply.Answer):
+        return answer.what
+    text = answer.text or answer.first.reasoning
+    if not text.strip() and not answer.first.tool_calls:
+        return f"an empty answer with finish_reason {answer.finish}"
+    sign = garbage(text)
+    return f"garbage: {sign}: {quote(text)}" if sign else ""

@@ -1,0 +1,228 @@
+"""All that a probe may do to the world, over one endpoint's transport: named steps, recorded, bounded, polite."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+import tenacity
+
+from servecheck.budget import Budget, Spent
+from servecheck.model import Endpoint, Exchange, Fingerprint, Json, Transcript
+from servecheck.read import reply
+from servecheck.read.text import parse
+from servecheck.wire.transport import HangUp, Outgoing, Transport
+
+__all__ = ["Patience", "WireSession", "server_root"]
+
+_LETTERS = "bcdfghjklmnpqrstvwxz"  # no vowels: a nonce is no word of any language
+_MAX_RETRY_AFTER = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How an overloaded server is waited out: so many more tries, at most so many seconds in all."""
+
+    tries: int = 4
+    seconds: float = 120.0
+
+
+def server_root(base_url: str) -> str:
+    """Return the server's root for an API root: ``http://host:8000/v1`` → ``http://host:8000``."""
+    return base_url.removesuffix("/").removesuffix("/v1")
+
+
+class WireSession:
+    """One case's session. Exchange ids come from ``next_id``; nonces from ``seed``, so a repeated run repeats them."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        transport: Transport,
+        *,
+        fingerprint: Fingerprint,
+        record: Callable[[Exchange], None],
+        next_id: Callable[[], str],
+        began: float,
+        seed: str,
+        deadline: float,
+        concurrency: int = 8,
+        budget: Budget | None = None,
+        spent: Spent | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.fingerprint = fingerprint
+        self._transport = transport
+        self._record = record
+        self._next_id = next_id
+        self._began = began
+        self._deadline = deadline
+        self._gate = asyncio.Semaphore(concurrency)
+        self._budget = budget or Budget()
+        self._spent = spent or Spent()
+        self._patience = patience or Patience()
+        self._exchanges: list[Exchange] = []
+        self._random = random.Random(hashlib.sha256(seed.encode()).digest())
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was sent and seen so far, in sending order."""
+        return Transcript(exchanges=tuple(sorted(self._exchanges, key=lambda exchange: exchange.sent)))
+
+    def nonce(self, letters: int = 10) -> str:
+        """Return a random word without vowels."""
+        return "".join(self._random.choice(_LETTERS) for _ in range(letters))
+
+    def seconds(self) -> float:
+        """Return the event loop's time."""
+        return asyncio.get_running_loop().time()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait on the event loop's clock."""
+        await asyncio.sleep(seconds)
+
+    async def chat(self, step: str, body: dict[str, Json], *, deadline: float | None = None) -> Exchange:
+        """POST ``/chat/completions``."""
+        return await self.post(step, "/chat/completions", body, deadline=deadline)
+
+    async def post(self, step: str, path: str, body: Json, *, deadline: float | None = None) -> Exchange:
+        """POST a JSON body below the API root."""
+        return await self._send(step, "POST", self.endpoint.base_url + path, self._json(body), deadline=deadline)
+
+    async def post_raw(
+        self,
+        step: str,
+        path: str,
+        body: bytes,
+        *,
+        content_type: str = "application/json",
+        deadline: float | None = None,
+    ) -> Exchange:
+        """POST bytes as they are below the API root."""
+        url = self.endpoint.base_url + path
+        return await self._send(step, "POST", url, body, content_type=content_type, deadline=deadline)
+
+    async def get(self, step: str, path: str, *, deadline: float | None = None) -> Exchange:
+        """GET below the API root."""
+        return await self._send(step, "GET", self.endpoint.base_url + path, deadline=deadline)
+
+    async def get_server(self, step: str, path: str, *, deadline: float | None = None) -> Exchange:
+        """GET below the server's root."""
+        return await self._send(step, "GET", server_root(self.endpoint.base_url) + path, deadline=deadline)
+
+    async def post_server(self, step: str, path: str, body: Json, *, deadline: float | None = None) -> Exchange:
+        """POST a JSON body below the server's root."""
+        url = server_root(self.endpoint.base_url) + path
+        return await self._send(step, "POST", url, self._json(body), deadline=deadline)
+
+    async def metrics(self, step: str) -> Exchange:
+        """GET the metrics."""
+        url = self.endpoint.metrics_url or server_root(self.endpoint.base_url) + "/metrics"
+        return await self._send(step, "GET", url)
+
+    async def abort_after(
+        self, step: str, path: str, body: Json, *, events: int | None = None, seconds: float | None = None
+    ) -> Exchange:
+        """POST and hang up."""
+        url, hang_up = self.endpoint.base_url + path, HangUp(events=events, seconds=seconds)
+        return await self._send(step, "POST", url, self._json(body), hang_up=hang_up)
+
+    async def concurrently(self, steps: Sequence[Awaitable[Exchange]]) -> list[Exchange]:
+        """Run steps at the same time; the gate in ``_send`` bounds how many are in flight."""
+        return list(await asyncio.gather(*steps))
+
+    def _json(self, body: Json) -> bytes:
+        if isinstance(body, dict) and "model" not in body and self.endpoint.model is not None:
+            body = {"model": self.endpoint.model, **body}
+        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+
+    async def _send(
+        self,
+        step: str,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        *,
+        content_type: str = "application/json",
+        deadline: float | None = None,
+        hang_up: HangUp | None = None,
+    ) -> Exchange:
+        """Send, and again while the server says that it is overloaded; every attempt is recorded."""
+
+        async def attempt(number: int) -> Exchange:
+            self._spent.reserve(self._budget)
+            outgoing = Outgoing(
+                id=self._next_id(),
+                step=step,
+                method=method,
+                url=url,
+                deadline=deadline or self._deadline,
+                headers=(("content-type", content_type),) if body or method == "POST" else (),
+                body=body,
+                hang_up=hang_up,
+                attempt=number,
+            )
+            exchange = await self._transport.send(outgoing, began=self._began)
+            self._exchanges.append(exchange)
+            self._count(exchange)
+            self._record(exchange)
+            return exchange
+
+        async with self._gate:
+            if method != "POST":  # a health route that answers 503 has answered
+                return await attempt(1)
+            retrying = tenacity.AsyncRetrying(
+                retry=tenacity.retry_if_result(reply.is_overloaded),
+                stop=tenacity.stop_after_attempt(self._patience.tries)
+                | tenacity.stop_after_delay(self._patience.seconds),
+                wait=_as_told,
+                sleep=asyncio.sleep,
+                retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+            )
+            number = 0
+
+            async def numbered() -> Exchange:
+                nonlocal number
+                number += 1
+                return await attempt(number)
+
+            exchange: Exchange = await retrying(numbered)
+            return exchange
+
+    def _count(self, exchange: Exchange) -> None:
+        if exchange.method != "POST" or exchange.status != 200:
+            return
+        usage = None
+        if reply.is_stream(exchange):
+            answer = reply.chat(exchange)
+            usage = answer.usage if isinstance(answer, reply.Answer) else None
+        else:
+            try:
+                usage = reply.usage_of(parse(exchange.body))
+            except ValueError:
+                return
+        if usage is not None:
+            self._spent.prompt_tokens += usage.prompt or 0
+            self._spent.output_tokens += usage.completion or 0
+
+
+def _as_told(state: tenacity.RetryCallState) -> float:
+    """Return the seconds to wait: ``Retry-After`` as told, else 1, 2, 4 …; never longer than a minute."""
+    exchange: Exchange | None = state.outcome.result() if state.outcome else None
+    told = exchange.header("retry-after") if exchange else None
+    if told is not None:
+        if told.strip().isdigit():
+            return min(float(told), _MAX_RETRY_AFTER)
+        date = exchange.header("date") if exchange else None
+        try:
+            wait = (parsedate_to_datetime(told) - parsedate_to_datetime(date or told)).total_seconds()
+            return min(max(wait, 1.0), _MAX_RETRY_AFTER)
+        except (ValueError, TypeError):
+            pass
+    return float(min(2.0 ** (state.attempt_number - 1), _MAX_RETRY_AFTER))
