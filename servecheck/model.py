@@ -298,9 +298,11 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """The exchanges of one case, in the order they were sent."""
+    """The exchanges of one case, in the order they were sent, and what was known of the endpoint by then."""
 
     exchanges: tuple[Exchange, ...] = ()
+    model: str | None = None
+    fingerprint: Fingerprint = Fingerprint(fields=MappingProxyType({}))
 
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self.exchanges)
