@@ -1,7 +1,7 @@
 """A plain chat completion has everything that a client reads.
 
-What it does: sends one prompt greedily, and once with nothing but the messages and ``max_tokens``, and reads the reply as
-a client would: text, role, finish reason, usage that adds up, the model's name, the object's name.
+What it does: sends one prompt greedily, and once with nothing but the messages and ``max_tokens``, and reads the
+reply as a client would: text, role, finish reason, usage that adds up, the model's name, the object's name.
 
 Why it matters: every other row rests on this one, and client libraries fail on a missing field far from its cause.
 

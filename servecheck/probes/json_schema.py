@@ -1,15 +1,15 @@
 """A JSON Schema in ``response_format`` shapes the answer.
 
-What it does: sends a prompt that asks for prose, twice without a schema (the control) and then with a schema whose only
-property must equal a random word. The word stands nowhere in the prompt, so a reply that is JSON with that word can only
-come from the schema. Greedy, sampled, and once with nothing but the schema, as applications send it.
+What it does: sends a prompt that asks for prose, twice without a schema (the control) and then with a schema whose
+only property must equal a random word. The word stands nowhere in the prompt, so a reply that is JSON with that word
+can only come from the schema. Greedy, sampled, and once with nothing but the schema, as applications send it.
 
-Why it matters: a server that accepts a schema and does not apply it answers 200 with text that looks right in the smoke
-test and breaks the parser in production.
+Why it matters: a server that accepts a schema and does not apply it answers 200 with text that looks right in the
+smoke test and breaks the parser in production.
 
 How it could be fooled: by a gateway that builds the one valid answer itself; by a model that reads the schema in its
-prompt and copies the word of its own will (some templates print it there), which is why one answer alone proves less than
-the greedy, the sampled and the bare one together.
+prompt and copies the word of its own will (some templates print it there), which is why one answer alone proves less
+than the greedy, the sampled and the bare one together.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ async def drive(session: Session, params: JsonSchemaParams, _: Transcript | None
 
 def judge(transcript: Transcript, _: JsonSchemaParams) -> Iterator[Finding]:
     """Judge each answer under a schema against the controls."""
-    controls = {
-        step: reply.chat(exchange) for step in ("control", "control-sampled") if (exchange := transcript.get(step))
-    }
+    controls = {exchange.step: reply.chat(exchange) for exchange in transcript.steps("control")}
     for step, check in (
         ("greedy", "schema-shapes-the-answer"),
         ("sampled", "schema-shapes-a-sampled-answer"),
@@ -116,9 +114,8 @@ def judge_schema(part: Part, check: str, shaped: reply.Reply, control: reply.Rep
         return part.undetermined(check, f"cut by max_tokens while it still fitted: {quote(shaped.text)}", shaped)
     seen = f"{quote(shaped.text)} ({problem})"
     if without is not None and _is_json(shaped.text) and not _is_json(without):
-        return part.violated(
-            check, f"the schema made the answer JSON, but not its own: {seen}", shaped, control or shaped
-        )
+        why = f"the schema made the answer JSON, but not its own: {seen}"
+        return part.violated(check, why, shaped, control or shaped)
     if control is None or isinstance(control, reply.Answer):
         return part.no_effect(check, f"200, and no schema in the answer: {seen}", shaped, control or shaped)
     return part.undetermined(check, f"no schema in the answer, and no control to compare it with: {seen}", shaped)
@@ -150,10 +147,9 @@ def _cut_short(answer: reply.Answer, schema: Json) -> bool:
     if answer.finish != "length":
         return False
     text = answer.text.lstrip()
+    begun = text.startswith("{") and len(text.strip("{ \n\t")) < 3  # a brace and a quotation mark
     keys = [string(key) for key in _required(schema)]
-    return not text or (
-        text.startswith("{") and (len(text.strip("{ \n\t")) < 3 or any(f'"{key}"' in text for key in keys))
-    )
+    return not text or begun or (text.startswith("{") and any(f'"{key}"' in text for key in keys))
 
 
 def _required(schema: Json) -> list[Json]:

@@ -1,13 +1,15 @@
 """The same ``seed`` gives the same sampled text, another seed another.
 
-What it does: draws the same prompt twice without a seed (the control: sampling must vary), then twice with one seed and
-once with another. The control comes first, so every seeded draw finds the prompt cached: a cold and a cached prompt may
-differ at a near-tie. Where the control does not vary at the given temperature, all is drawn again at temperature 2.
+What it does: draws the same prompt twice without a seed (the control: sampling must vary), then twice with one seed
+and once with another. The control comes first, so every seeded draw finds the prompt cached: a cold and a cached
+prompt may differ at a near-tie. Where the control does not vary at the given temperature, all is drawn again at
+temperature 2.
 
-Why it matters: tests, evaluations and audits pin a seed to get the same text back; TPU back ends are known to refuse it.
+Why it matters: tests, evaluations and audits pin a seed to get the same text back; TPU back ends are known to refuse
+it.
 
-How it could be fooled: by a response cache in a gateway (the control would then not vary, and nothing is claimed), or by
-other users' traffic changing the batch between two draws.
+How it could be fooled: by a response cache in a gateway (the control would then not vary, and nothing is claimed), or
+by other users' traffic changing the batch between two draws.
 """
 
 from __future__ import annotations
@@ -34,9 +36,7 @@ class SamplingSeedParams(Params):
     """What may be chosen in YAML."""
 
     prompt: str = Field(default="Tell me a short story about a journey.", description="A prompt with many answers.")
-    max_tokens: int = Field(
-        default=24, ge=8, le=512, description="Tokens per draw; 16 told seeds apart 18 of 18 times."
-    )
+    max_tokens: int = Field(default=24, ge=8, le=512, description="Tokens per draw; 16 told seeds apart in 18 of 18.")
     temperature: float = Field(default=1.0, gt=0, le=2, description="Temperature of the first round of draws.")
 
 
