@@ -1,4 +1,4 @@
-"""Every row of the matrix in display order, probed or not; the ids are a contract and say nothing of how they are tested."""
+"""Every row of the matrix in display order, probed or not; how a row is tested is no part of it."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def get(feature_id: str) -> Feature:
 
 
 def matching(glob: str) -> tuple[Feature, ...]:
-    """Return the rows that a glob (``*``, ``?``, ``[…]``; case matters), an id or a group name selects, in display order.
+    """Return the rows that a glob (``*``, ``?``, ``[…]``), an id or a group selects, in display order; case matters.
 
     A pattern may select nothing, since that is a question of what exists; a literal is a name, and must be one.
 
