@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from typing import Any, BinaryIO
+from typing import Any
 
 NO_ENGINE = 3
 """Exit code when the engine's package cannot be imported."""
@@ -30,7 +30,7 @@ def main() -> int:
         return 0
     if settings["parent"] is not None:
         _die_with(settings["parent"])
-    watcher = threading.Thread(target=_leave_at_end_of, args=(sys.stdin.buffer,), daemon=True)
+    watcher = threading.Thread(target=_leave_at_end_of_input, daemon=True)
     watcher.start()
     # Native code may print to file descriptor 1, and only the address may appear there.
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -40,7 +40,11 @@ def main() -> int:
     except ImportError as trouble:
         sys.stderr.write(f"{type(trouble).__name__}: {trouble}\n")
         return NO_ENGINE
-    server = xllamacpp.Server(_params(xllamacpp, settings))
+    try:
+        server = xllamacpp.Server(_params(xllamacpp, settings))
+    except RuntimeError as trouble:  # the engine has logged why
+        sys.stderr.write(f"{trouble}\n")
+        return 1
     answer.write(json.dumps({"address": server.listening_address}) + "\n")
     answer.flush()
     watcher.join()
@@ -57,8 +61,10 @@ def _die_with(parent: int) -> None:
         os._exit(0)
 
 
-def _leave_at_end_of(stdin: BinaryIO) -> None:
-    stdin.read()
+def _leave_at_end_of_input() -> None:
+    # Not through sys.stdin: a thread that holds its lock makes the interpreter abort when it ends by itself.
+    while os.read(0, 4096):
+        pass
     # Nothing here is worth saving, and the engine's own orderly end takes over a second.
     os._exit(0)
 
