@@ -25,6 +25,7 @@ FIELDS = (
     "dtype",
     "kv_cache_dtype",
     "block_size",
+    "prefix_caching",
     "parallelism",
     "device",
     "tpu_stack",
@@ -96,8 +97,14 @@ def identify(endpoint: Endpoint, asked: Mapping[str, Exchange], canary: Exchange
         ("block_size", "page_size"),
     ):
         note(name, dig(info, key), f"{key} in GET /server_info")
+    if dig(info, "disable_radix_cache") is not None:
+        note("prefix_caching", str(not dig(info, "disable_radix_cache")), "disable_radix_cache in GET /server_info")
     note("quantization", dig(said.get("models"), "models", 0, "details", "quantization_level"), "GET /v1/models")
-    for label, name in (("block_size", "block_size"), ("cache_dtype", "kv_cache_dtype")):
+    for label, name in (
+        ("block_size", "block_size"),
+        ("cache_dtype", "kv_cache_dtype"),
+        ("enable_prefix_caching", "prefix_caching"),
+    ):
         note(name, _label(asked.get("metrics"), label), f"{label} label of vllm:cache_config_info")
     declared = {
         name: Known(value=value, how=How.DECLARED, source="declared by the user")

@@ -310,9 +310,7 @@ PROBE = Probe(
     id="streaming_frames",
     doc=__doc__ or "",
     checks=(
-        Check(
-            id="answers-as-stream", rule="With stream: true the reply is a stream.", level=Level.MUST, source=_SOURCE
-        ),
+        Check(id="answers-as-stream", rule="With stream: true a stream comes.", level=Level.MUST, source=_SOURCE),
         Check(
             id="stream-is-event-stream",
             rule="A stream's content type is text/event-stream.",
@@ -326,9 +324,7 @@ PROBE = Probe(
             level=Level.MUST,
             source=_SSE,
         ),
-        Check(
-            id="no-error-event", rule="A valid request's stream holds no error event.", level=Level.MUST, source=_SOURCE
-        ),
+        Check(id="no-error-event", rule="A valid request gets no error event.", level=Level.MUST, source=_SOURCE),
         Check(id="stream-ends-with-done", rule="A stream ends with data: [DONE].", level=Level.MUST, source=_SOURCE),
         Check(id="done-comes-once", rule="[DONE] comes once for the whole request.", level=Level.MUST, source=_SOURCE),
         Check(id="nothing-follows-done", rule="Nothing comes after [DONE].", level=Level.MUST, source=_SOURCE),
