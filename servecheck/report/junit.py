@@ -1,4 +1,4 @@
-"""View → JUnit XML: one suite per endpoint, one test case per judged row. Only a frame for CI; the report has the why."""
+"""View → JUnit XML: one suite per endpoint, one test case per judged row; the why stays in the report."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def _case(
     counted[element or "passed"] += 1
     case = ET.SubElement(suite, "testcase", classname=f"servecheck.{group}", name=name)
     if element == "system-out":
-        ET.SubElement(case, element).text = _legal(f"{message}\n{details}".strip())
+        ET.SubElement(case, element).text = visible(f"{message}\n{details}".strip())
     elif element is not None:
-        inner = ET.SubElement(case, element, message=_legal(shorten(message, 500)))
-        inner.text = _legal(details) or None
+        inner = ET.SubElement(case, element, message=visible(shorten(message, 500)))
+        inner.text = visible(details) or None
 
 
 def _message(cell: Cell) -> str:
@@ -94,8 +94,3 @@ def _details(run: RunReport, cell: Cell) -> str:
         if seen.word != "held"
     ]
     return shorten("\n".join(lines), 8_000)
-
-
-def _legal(text: str) -> str:
-    """Return text that XML 1.0 allows; what it does not is written out (``\\x00``)."""
-    return visible(text)

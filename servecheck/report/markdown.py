@@ -102,9 +102,7 @@ def _target(part: str) -> Md:
 
 
 def _issue(issue: str) -> Md:
-    """Return a known issue as a link named the way people say it (``vllm#1234``)."""
-    found = re.fullmatch(r"https://github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)", issue, re.ASCII)
-    return text.link(issue, f"{found[1]} {found[2]}" if found else issue) if "://" in issue else text.prose(issue)
+    return text.link(issue, text.issue_words(issue)) if "://" in issue else text.prose(issue)
 
 
 def _aligned(check: CheckSeen) -> str:

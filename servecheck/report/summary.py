@@ -1,4 +1,4 @@
-"""View → ``summary.md`` for a job summary, which is rejected whole when too large: sections in priority order, in a budget."""
+"""View → ``summary.md`` for a job summary: sections in priority order, in a budget: too much is rejected whole."""
 
 from __future__ import annotations
 

@@ -20,6 +20,8 @@ __all__ = [
     "count",
     "cut_middle",
     "decode",
+    "is_plain_url",
+    "issue_words",
     "lay_out",
     "link",
     "prose",
@@ -238,9 +240,20 @@ def public_url(url: str) -> str:
 
 def link(url: str, words: str) -> Md:
     """A link of ours to a page: only plain http(s) URLs become one, anything else is shown as code."""
-    if re.fullmatch(r"https?://[\w./?#=&%~+:,@!-]+", url, re.ASCII):
+    if is_plain_url(url):
         return Md(f"[{_words(words, table=False)}](<{url}>)")
     return code(url)
+
+
+def is_plain_url(url: str) -> bool:
+    """Return whether this is an http(s) URL made of ordinary characters, so that it can be a link anywhere."""
+    return re.fullmatch(r"https?://[\w./?#=&%~+:,@!-]+", url, re.ASCII) is not None
+
+
+def issue_words(issue: str) -> str:
+    """Return how people say an issue (``vllm #1234`` without the sign, which forges act upon), else what was given."""
+    found = re.fullmatch(r"https://github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)", issue, re.ASCII)
+    return f"{found[1]} {found[2]}" if found else issue
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
