@@ -15,6 +15,7 @@ reads only where nothing is reported); by replicas behind one address, each with
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from statistics import median
 
@@ -33,32 +34,10 @@ _SOURCE = "https://docs.vllm.ai/en/latest/features/automatic_prefix_caching/"
 _PART = Part()
 _REUSED, _CONTROL = "same-prefix-is-reused", "other-prefix-is-not-reused"
 _SIDES = ("cold", "warm", "other")
-_WORDS = [
-    "river",
-    "stone",
-    "cloud",
-    "garden",
-    "window",
-    "table",
-    "letter",
-    "silver",
-    "morning",
-    "paper",
-    "market",
-    "bridge",
-    "winter",
-    "forest",
-    "candle",
-    "music",
-    "harbour",
-    "button",
-    "island",
-    "mirror",
-    "pencil",
-    "summer",
-    "engine",
-    "ladder",
-]
+_WORDS = (
+    *("river", "stone", "cloud", "garden", "window", "table", "letter", "silver", "morning", "paper", "market"),
+    *("bridge", "winter", "forest", "candle", "music", "harbour", "button", "island", "mirror", "pencil", "summer"),
+)
 _COUNTERS = (
     "vllm:prefix_cache_hits_total",
     "vllm:prompt_tokens_cached_total",
@@ -82,8 +61,7 @@ class PrefixCacheReuseParams(Params):
 
 
 def _prompt(nonce: str, words: int, question: str) -> Json:
-    # Digits break up any run of words that another case may have left in the cache.
-    text = " ".join(f"{_WORDS[place % len(_WORDS)]}" for place in range(words))
+    text = " ".join(_WORDS[place % len(_WORDS)] for place in range(words))
     return [{"role": "user", "content": f"{nonce} {text}\n\n{question}"}]
 
 
@@ -149,7 +127,7 @@ def _counted(transcript: Transcript) -> dict[str, int] | None:
         return None
     parsed = [metrics(exchange) for exchange in found]
     for name in _COUNTERS:
-        steps = [moved(before, after, name) for before, after in zip(parsed, parsed[1:], strict=False)]
+        steps = [moved(before, after, name) for before, after in itertools.pairwise(parsed)]
         if None not in steps:
             return {side: int(step or 0) for side, step in zip(_SIDES, steps, strict=True)}
     return None

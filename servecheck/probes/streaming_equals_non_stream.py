@@ -99,7 +99,8 @@ def judge(transcript: Transcript, params: StreamingEqualsParams) -> Iterator[Fin
             continue
         if not isinstance(whole, reply.Answer) or not isinstance(stream, reply.Answer):
             why = "the whole reply to compare with did not come"
-            yield _PART.undetermined("stream-text-equals-whole-text", why, *filter(None, (whole, stream)))
+            seen = [answer for answer in (whole, stream) if answer is not None]
+            yield _PART.undetermined("stream-text-equals-whole-text", why, *seen)
             continue
         yield from _compare(transcript, place, whole, stream)
 
