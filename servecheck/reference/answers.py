@@ -23,9 +23,7 @@ _CAPITALS = {
     "england": "London", "the united kingdom": "London", "austria": "Vienna", "egypt": "Cairo", "peru": "Lima",
     "portugal": "Lisbon", "greece": "Athens", "poland": "Warsaw", "sweden": "Stockholm", "china": "Beijing",
 }  # fmt: skip
-_NUMBERS = dict(
-    zip(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], range(1, 11), strict=True)
-)
+_NUMBERS = dict(zip(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], range(1, 11), strict=True))
 _NUMBERS |= {"twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "hundred": 100}
 _NUMBER = rf"(\d+|{'|'.join(_NUMBERS)})"
 _QUOTED = r"[\"“'‘`]([^\"”'’`]+)[\"”'’`]"
@@ -230,12 +228,8 @@ def _amount(word: str) -> int:
 
 
 def _count(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # noqa: ARG001
-    found = re.search(
-        rf"\bcount\w*\b(?:[^.]*?\bfrom\s+{_NUMBER})?[^.]*?\b(?:to|until|till)\s+{_NUMBER}", asked, re.IGNORECASE
-    )
-    found = found or re.search(
-        rf"\bnumbers\b(?:\s+from)?\s+{_NUMBER}\s+(?:to|through)\s+{_NUMBER}", asked, re.IGNORECASE
-    )
+    found = re.search(rf"\bcount\w*\b(?:[^.]*?\bfrom\s+{_NUMBER})?[^.]*?\b(?:to|until|till)\s+{_NUMBER}", asked, re.IGNORECASE)
+    found = found or re.search(rf"\bnumbers\b(?:\s+from)?\s+{_NUMBER}\s+(?:to|through)\s+{_NUMBER}", asked, re.IGNORECASE)
     if not found:
         return []
     first = _amount(found.group(1)) if found.group(1) else 1
@@ -246,9 +240,7 @@ def _count(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # no
 def _repeat(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # noqa: ARG001
     if not (said := re.search(_SAY, asked, re.IGNORECASE)):
         return []
-    times = re.search(
-        rf"\b{_NUMBER}\s+times\b|\b(?:over and over|again and again|repeatedly|forever)\b", asked, re.IGNORECASE
-    )
+    times = re.search(rf"\b{_NUMBER}\s+times\b|\b(?:over and over|again and again|repeatedly|forever)\b", asked, re.IGNORECASE)
     quoted = re.search(_QUOTED, asked[said.start() :])
     word = re.search(r"\bthe word\s+[\"“'‘`]?([^\s\"”'’`.,]+)", asked, re.IGNORECASE)
     if times or re.search(r"\brepeat the word\b", asked, re.IGNORECASE):
@@ -258,9 +250,7 @@ def _repeat(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # n
     if quoted:
         return [Part(quoted.group(1), sure=True)]
     plain = _SAY_PLAIN.search(asked)
-    if plain and re.search(
-        r"\b(?:only|exactly|just|verbatim|back|word|repeat|copy|echo|code)\b|:", asked, re.IGNORECASE
-    ):
+    if plain and re.search(r"\b(?:only|exactly|just|verbatim|back|word|repeat|copy|echo|code)\b|:", asked, re.IGNORECASE):
         return [Part(plain.group(1).strip(), sure=True)]
     single = re.search(rf"{_SAY}\s+(\S+?)[.!]?\s*$", asked, re.IGNORECASE)
     return [Part(single.group(1), sure=True)] if single else []
@@ -272,9 +262,7 @@ def _remembered(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]: 
         return []
     noun = next(group for group in found.groups() if group)
     history = "\n".join(turn.text for turn in turns)
-    told = re.findall(
-        rf"\b{re.escape(noun)}\b[^.\n]*?\s(?:is|was|=)\s*:?\s*[\"“'`]?([^\s\"”'`.,!?]+)", history, re.IGNORECASE
-    )
+    told = re.findall(rf"\b{re.escape(noun)}\b[^.\n]*?\s(?:is|was|=)\s*:?\s*[\"“'`]?([^\s\"”'`.,!?]+)", history, re.IGNORECASE)
     told = [value for value in told if value.lower() not in {"the", "my", "your", "a", "an", "of", "what"}]
     odd = _nonces(history)
     values = [value for value in told if value in odd] or told

@@ -19,52 +19,10 @@ Choose = Callable[[int], int]
 
 _TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 _NOTES = frozenset(
-    [
-        "title",
-        "description",
-        "default",
-        "examples",
-        "$schema",
-        "$id",
-        "$comment",
-        "$defs",
-        "definitions",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "strict",
-        "discriminator",
-        "nullable",
-    ]
+    ["title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "strict", "discriminator", "nullable"]
 )
 _RULES = frozenset(
-    [
-        "type",
-        "enum",
-        "const",
-        "anyOf",
-        "oneOf",
-        "allOf",
-        "$ref",
-        "properties",
-        "required",
-        "additionalProperties",
-        "minProperties",
-        "maxProperties",
-        "items",
-        "prefixItems",
-        "minItems",
-        "maxItems",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-    ]
+    ["type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "properties", "required", "additionalProperties", "minProperties", "maxProperties", "items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]
 )
 _FORMATS = {
     "date": ("2024-02-29", "2025-11-30"),
