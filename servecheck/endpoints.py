@@ -234,16 +234,23 @@ def api_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str | None:
     ``Authorization`` header of its own). Raises :class:`UsageError` where a variable that was named is not set, and
     where the key would travel over plain http to another machine without leave.
     """
+    variable = key_variable(endpoint, environ)
+    if variable is None:
+        return None
+    named = endpoint.api_key_env is not None
+    way_out = "" if named else f", send none with --api-key-env {endpoint.name}=none"
+    return _secret(endpoint, variable, environ, way_out=way_out)
+
+
+def key_variable(endpoint: Endpoint, environ: Mapping[str, str]) -> str | None:
+    """Return the name of the environment variable that holds an endpoint's key, ``None`` where no key is sent."""
     if endpoint.api_key_env == NO_KEY:
         return None
     if endpoint.api_key_env is not None:
-        return _secret(endpoint, endpoint.api_key_env, environ)
+        return endpoint.api_key_env
     if any(name.lower() == "authorization" for name, _ in endpoint.header_envs):
         return None
-    variable = next((name for name in _KEY_VARIABLES if environ.get(name)), None)
-    if variable is None:
-        return None
-    return _secret(endpoint, variable, environ, way_out=f", send none with --api-key-env {endpoint.name}=none")
+    return next((name for name in _KEY_VARIABLES if environ.get(name)), None)
 
 
 def secret_headers(endpoint: Endpoint, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
