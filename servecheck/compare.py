@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from servecheck.model import (
     DECIDED,
@@ -39,13 +39,23 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """What the measurements of both sides say of one row; ``side`` is needed only where the delta is ``behind``."""
+    """What the measurements of both sides say of one row: ``same``, ``drift`` or ``unclear``.
+
+    Raises:
+        ValueError: ``behind``, which is said of statuses and never of measurements.
+    """
 
     delta: Delta
     why: str
-    side: str | None = None
     measured: Measured = field(default_factory=dict)
     evidence: Evidence = ()
+
+    def __post_init__(self) -> None:
+        if self.delta is Delta.BEHIND:
+            raise ValueError("a measurement drifts; only a status is behind")
+
+
+_UNMEASURED = Contrast(delta=Delta.UNCLEAR, why="both sides ran, but nothing was measured between them")
 
 
 def contrasted(findings: Iterable[Finding]) -> Contrast:
@@ -99,7 +109,8 @@ def compare(
     """Return one comparison per row that at least one side ran, in the order of ``features``; left is the reference.
 
     Judged rows compare statuses. Where these are equal and not broken, a contrast of the same row, if there is one,
-    says whether the measurements drifted. Comparison rows are what their contrast says, and ``unclear`` without one.
+    says whether the measurements drifted. Comparison rows are what their contrast says; where none is given, what the
+    findings of the right side say, since those were made against the reference of the run; else ``unclear``.
     Property rows have no delta: where they differ they are confounders, and those are the same for every row.
     """
     by_row = {(cell.feature, cell.endpoint): cell for cell in cells}
@@ -112,71 +123,61 @@ def compare(
     )
     compared = []
     for feature in features:
-        sides = (by_row.get((feature.id, left)), by_row.get((feature.id, right)))
-        if feature.kind is Kind.PROPERTY or all(side is None or side.status is Status.SKIPPED for side in sides):
+        mine, theirs = by_row.get((feature.id, left)), by_row.get((feature.id, right))
+        if feature.kind is Kind.PROPERTY or not (_ran(mine) or _ran(theirs)):
             continue
-        contrast = (contrasts or {}).get(feature.id)
-        found = _row(feature, left, right, *sides, contrast)
-        compared.append(
-            Comparison(
-                left=left,
-                right=right,
-                feature=feature.id,
-                delta=found.delta,
-                why=found.why,
-                side=found.side,
-                measured=found.measured,
-                confounders=differences,
-                evidence=found.evidence,
-            )
+        row = Comparison(
+            left=left, right=right, feature=feature.id, delta=Delta.UNCLEAR, why="", confounders=differences
         )
+        contrast = (contrasts or {}).get(feature.id)
+        if mine is None or theirs is None or mine.status not in DECIDED or theirs.status not in DECIDED:
+            compared.append(replace(row, why=_why_undecided((left, mine), (right, theirs))))
+        elif feature.kind is Kind.COMPARISON:
+            contrast = contrast or (contrasted(theirs.findings) if theirs.findings else _UNMEASURED)
+            compared.append(_measured(row, contrast))
+        else:
+            compared.append(_judged(row, mine, theirs, contrast))
     return tuple(compared)
 
 
-def _row(
-    feature: Feature, left: str, right: str, mine: Cell | None, theirs: Cell | None, contrast: Contrast | None
-) -> Contrast:
-    for name, side in ((left, mine), (right, theirs)):
-        if side is None or side.status not in DECIDED:
-            said = f"{side.status.value} on {name}: {side.reason}" if side else f"not part of the run on {name}"
-            other = theirs if name == left else mine
-            beside = f" ({other.status.value} on {right if name == left else left})" if other else ""
-            return Contrast(delta=Delta.UNCLEAR, why=said + beside)
-    assert mine is not None
-    assert theirs is not None
-    if feature.kind is Kind.COMPARISON:
-        if contrast is None:
-            return Contrast(delta=Delta.UNCLEAR, why="both sides ran, but nothing was measured between them")
-        side_name = (contrast.side or right) if contrast.delta is Delta.BEHIND else None
-        return _with_side(contrast, side_name)
+def _ran(cell: Cell | None) -> bool:
+    return cell is not None and cell.status is not Status.SKIPPED
+
+
+def _why_undecided(*sides: tuple[str, Cell | None]) -> str:
+    told = []
+    for name, cell in sides:
+        if cell is None:
+            told.append(f"not part of the run on {name}")
+        elif cell.kind is Kind.COMPARISON and cell.status in DECIDED:
+            told.append(f"measured on {name}")
+        else:
+            told.append(f"{cell.status.value} on {name}" + ("" if cell.status in DECIDED else f" ({cell.reason})"))
+    return ", ".join(told)
+
+
+def _judged(row: Comparison, mine: Cell, theirs: Cell, contrast: Contrast | None) -> Comparison:
     if mine.status is not theirs.status:
-        worse, name = (theirs, right) if _PLACE[theirs.status] > _PLACE[mine.status] else (mine, left)
-        better, other = (mine, left) if worse is theirs else (theirs, right)
-        return Contrast(
+        worse = max(mine, theirs, key=lambda cell: _PLACE[cell.status])
+        return replace(
+            row,
             delta=Delta.BEHIND,
-            why=f"{worse.status.value} on {name}, {better.status.value} on {other}: {worse.reason}",
-            side=name,
-            measured=contrast.measured if contrast else {},
+            side=worse.endpoint,
+            why=f"{mine.status.value} on {row.left}, {theirs.status.value} on {row.right}: {worse.reason}",
+            measured=contrast.measured if contrast else row.measured,
             evidence=_evidence(worse),
         )
-    both = f"{mine.status.value} on both {left} and {right}"
+    both = f"{mine.status.value} on {row.left} and {row.right}"
     if mine.status is Status.BROKEN:
-        return Contrast(delta=Delta.SAME, why=f"{both}: {theirs.reason}", evidence=_evidence(theirs))
+        return replace(row, delta=Delta.SAME, why=f"{both}: {theirs.reason}", evidence=_evidence(theirs))
     if contrast is None:
-        return Contrast(delta=Delta.SAME, why=both)
-    return Contrast(
-        delta=contrast.delta,
-        why=f"{both}: {contrast.why}",
-        side=(contrast.side or right) if contrast.delta is Delta.BEHIND else None,
-        measured=contrast.measured,
-        evidence=contrast.evidence,
-    )
+        return replace(row, delta=Delta.SAME, why=both)
+    found = _measured(row, contrast)
+    return replace(found, why=f"{both}; {found.why}")
 
 
-def _with_side(contrast: Contrast, side: str | None) -> Contrast:
-    return Contrast(
-        delta=contrast.delta, why=contrast.why, side=side, measured=contrast.measured, evidence=contrast.evidence
-    )
+def _measured(row: Comparison, contrast: Contrast) -> Comparison:
+    return replace(row, delta=contrast.delta, why=contrast.why, measured=contrast.measured, evidence=contrast.evidence)
 
 
 def _evidence(cell: Cell) -> Evidence:

@@ -233,14 +233,16 @@ def roll_up(parts: Sequence[Part]) -> tuple[Status, str]:
 def cell(feature: Feature, endpoint: str, trials: Sequence[Trial]) -> Cell:
     """Return the cell that all trials of a row on an endpoint make; the order they are given in does not matter.
 
-    A *part* is scenario × route × mode. A trial with a fault, a skip or nothing to say counts for every part that its
-    scenario showed in other trials, and where it never showed any, for one core part without a route. ``trials`` of
-    the cell holds one status per trial number, made of that trial's parts as the row is made of its parts.
+    A *part* is scenario × route × mode. A trial counts for every part that its scenario showed in any trial: by its
+    findings on that part, or else by the worst of its core findings (a server that dies in one trial of three, before
+    the parts are reached, is flaky), or else by its fault, its skip or its having nothing to say. A scenario that
+    never showed any part is one core part without a route. ``trials`` of the cell holds one status per trial number,
+    made of that trial's parts as the row is made of its parts.
 
     A **property** row has a value and how it is known, and never a judged status: with a value its status is
     ``supported`` (read: known), without one ``error``, ``inconclusive`` or ``skipped``. Values that differ between the
     trials of a scenario are all shown with their counts. A **comparison** row says with ``supported`` that its side
-    of the measurement is there. Whatever counts must ignore both.
+    was measured, whatever the findings; those are for the comparison to read. Whatever counts must ignore both.
 
     Raises:
         ValueError: there are no trials; say :func:`skipped` with the reason instead.
@@ -275,6 +277,8 @@ def _judged_cell(shared: Cell, trials: Sequence[Trial]) -> Cell:
         status, reason = part_status([(status, reason) for _, status, reason in results])
         parts.append(Part(scenario=scenario, route=route, mode=mode, status=status, reason=reason))
     status, reason = roll_up(parts)
+    if shared.kind is Kind.COMPARISON and status in DECIDED:
+        return replace(shared, status=Status.SUPPORTED, reason=reason)
     held = sum(part.status is Status.SUPPORTED for part in parts)
     return replace(
         shared,
@@ -292,16 +296,20 @@ def _by_part(trials: Sequence[Trial], kind: Kind) -> dict[_Where, list[tuple[int
     shown: dict[str, dict[_Where, None]] = {}
     for trial, findings in zip(trials, spoken, strict=True):
         shown.setdefault(trial.case.scenario, {}).update(dict.fromkeys(findings))
+    core = _is_core({route for parts in shown.values() for _, route, _ in parts})
     seen: dict[_Where, list[tuple[int, Status, str]]] = {}
     for trial, findings in zip(trials, spoken, strict=True):
-        number, scenario = trial.case.trial, trial.case.scenario
-        for where, said in findings.items():
-            seen.setdefault(where, []).append((number, *trial_status(said)))
-        if not findings:
-            silent = (number, *_silent(trial, kind))
-            for where in shown[scenario] or {(scenario, Route.NONE, Mode.NONE): None}:
-                seen.setdefault(where, []).append(silent)
+        scenario = trial.case.scenario
+        whole = _whole(trial, [each for where, said in findings.items() if where[1] in core for each in said], kind)
+        for where in shown[scenario] or {(scenario, Route.NONE, Mode.NONE): None}:
+            told = trial_status(findings[where]) if where in findings else whole
+            seen.setdefault(where, []).append((trial.case.trial, *told))
     return seen
+
+
+def _whole(trial: Trial, core: Sequence[Finding], kind: Kind) -> tuple[Status, str]:
+    """Return what a trial says for the parts it did not show: the worst it says at all, or why it says nothing."""
+    return trial_status(core) if core else _silent(trial, kind)
 
 
 def _spoken(trial: Trial) -> dict[_Where, list[Finding]]:
@@ -315,11 +323,13 @@ def _spoken(trial: Trial) -> dict[_Where, list[Finding]]:
 
 
 def _silent(trial: Trial, kind: Kind) -> tuple[Status, str]:
-    """Return what a trial says that has no finding with an effect."""
+    """Return what a trial says that has no core finding with an effect."""
+    if trial.fault is None and trial.skip_code is None and any(_weight(each) is not None for each in trial.findings):
+        return Status.INCONCLUSIVE, "this part was not reached"
+    if kind is Kind.COMPARISON and trial.fault is None and trial.skip_code is None and not trial.findings:
+        return Status.SUPPORTED, "measured; what it means is for the comparison to say"
     status, reason = trial_status(trial.findings, fault=trial.fault, skip_code=trial.skip_code)
-    if kind is Kind.COMPARISON and status is Status.INCONCLUSIVE and not trial.findings:
-        return Status.SUPPORTED, "measured; what it means is said by the comparison"
-    # The trial was named by whoever ran it, and knows more than the bare code or "nothing was judged".
+    # Whoever ran the trial knows more than the bare code, or than "nothing was judged".
     return status, trial.reason if trial.reason and trial.status is status else reason
 
 
@@ -348,9 +358,10 @@ def _property_cell(shared: Cell, trials: Sequence[Trial]) -> Cell:
             value = "; ".join(dict.fromkeys(seen.value for seen in trial.observed))
             by_scenario.setdefault(trial.case.scenario, []).append(value)
         else:
-            status, reason = _silent(trial, shared.kind)
+            status, reason = trial_status(trial.findings, fault=trial.fault, skip_code=trial.skip_code)
             # A rule that was broken on the way to a value is no value, and a property has no rules to break.
-            without.append((status if status not in DECIDED else Status.INCONCLUSIVE, reason))
+            status = Status.INCONCLUSIVE if status in DECIDED else status
+            without.append((status, trial.reason if trial.reason and trial.status is status else reason))
     if not by_scenario:
         status, reason = part_status(without)
         return replace(shared, status=status, reason=reason, skip_code=_skip_code(status, trials))
