@@ -380,7 +380,8 @@ def problems_of(document: Document, folder: Path) -> list[Problem]:
 
 def _examine(document: Document, folder: Path) -> tuple[tuple[Endpoint, ...], list[Problem]]:
     shape, problems = check(document, EndpointsV1)
-    problems = [*document.problems, *problems, *_meanings(document, folder)]
+    suspects = _suspects(document.data)
+    problems = [_scrubbed(item, suspects) for item in (*document.problems, *problems, *_meanings(document, folder))]
     if problems or shape is None:
         return (), listed(problems)
     return tuple(_built(name, body, folder) for name, body in _entries(shape)), []
@@ -410,20 +411,46 @@ def _built(name: str, body: EndpointV1, folder: Path) -> Endpoint:
     )
 
 
-def _meanings(document: Document, folder: Path) -> list[Problem]:
-    """Return the problems that a schema cannot see, also where its rules are broken elsewhere in the file."""
-    given = document.data.get("endpoints") if isinstance(document.data, dict) else None
+def _rows(data: Json) -> list[tuple[str | int, Mapping[str, Json]]]:
+    """Return what the file gives as endpoints, whatever else is wrong with it, each with its key or position."""
+    given = data.get("endpoints") if isinstance(data, dict) else None
     rows: Iterable[tuple[str | int, Json]] = ()
     if isinstance(given, dict):
         rows = given.items()
     elif isinstance(given, list):
         rows = enumerate(given)
+    return [(key, row) for key, row in rows if isinstance(row, dict)]
+
+
+def _suspects(data: Json) -> list[str]:
+    """Return the texts that may be secrets: where a variable's name is wanted and is not, and in secret headers."""
+    found: list[str] = []
+    for _, row in _rows(data):
+        headers, variables = row.get("headers"), row.get("headers_env")
+        names = [row.get("api_key_env"), *(variables.values() if isinstance(variables, dict) else ())]
+        found += [name for name in names if isinstance(name, str) and not re.fullmatch(ENV_NAME, name)]
+        if isinstance(headers, dict):
+            found += [
+                value for name, value in headers.items() if name.lower() in _SECRET_HEADERS and isinstance(value, str)
+            ]
+    # Shorter ones are no secrets, and would black out half of what is shown.
+    return [text for text in found if len(text) >= 4]
+
+
+def _scrubbed(problem: Problem, suspects: Iterable[str]) -> Problem:
+    """Return a problem whose line and message show none of the suspects, with the columns as they were."""
+    source, message = problem.source, problem.message
+    for text in suspects:
+        source, message = source.replace(text, "•" * len(text)), message.replace(text, "•" * len(text))
+    return replace(problem, source=source, message=message)
+
+
+def _meanings(document: Document, folder: Path) -> list[Problem]:
+    """Return the problems that a schema cannot see, also where its rules are broken elsewhere in the file."""
     found: list[Problem] = []
     names: set[str] = set()
     reference = ""
-    for key, row in rows:
-        if not isinstance(row, dict):
-            continue
+    for key, row in _rows(document.data):
         at = ("endpoints", key)
         said = row.get("name") if isinstance(key, int) else key
         name = said if isinstance(said, str) else "without a name"

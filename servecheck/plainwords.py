@@ -74,11 +74,12 @@ class _Raw:
 
 
 def complaints(
-    data: Json, model: type[BaseModel], error: ValidationError, *, also: Iterable[str] = ()
+    data: Json, model: type[BaseModel], error: ValidationError, *, also: Iterable[str] = (), inside: Key = ()
 ) -> list[Complaint]:
     """Return what is wrong with ``data``, one complaint for all alternatives of a union.
 
-    ``also`` are top-level keys, beside the model's own, that a suggestion may name.
+    ``also`` are top-level keys, beside the model's own, that a suggestion may name; ``inside`` is where the data
+    itself is in a document, for words only.
     """
     raw = [_raw(data, detail) for detail in error.errors(include_url=False)]
     # Where one alternative of a union fitted well enough to fail deeper inside, the others were not meant.
@@ -89,7 +90,7 @@ def complaints(
         if _expectation(item.detail):
             expected.setdefault(item.at, []).append(item.detail)
         else:
-            found.append(_other(data, model, item, also))
+            found.append(_other(data, model, item, also, inside))
     return found + [_mismatch(at, details) for at, details in expected.items()]
 
 
@@ -215,7 +216,7 @@ def _mismatch(at: Key, details: list[ErrorDetails]) -> Complaint:
     return Complaint(at=at, message=f"expected {' or '.join(wanted)}, got {seen}", on_key=on_key, suggestion=hint)
 
 
-def _other(data: Json, model: type[BaseModel], item: _Raw, also: Iterable[str]) -> Complaint:
+def _other(data: Json, model: type[BaseModel], item: _Raw, also: Iterable[str], inside: Key) -> Complaint:
     detail, at = item.detail, item.at
     if detail["type"] == "extra_forbidden":
         name = str(at[-1])
@@ -229,7 +230,7 @@ def _other(data: Json, model: type[BaseModel], item: _Raw, also: Iterable[str]) 
         return Complaint(at=at, message=f"unknown key {_cut(name)!r}", on_key=True, suggestion=hint)
     if detail["type"] == "missing":
         what = f"missing key {at[-1]!r}" if isinstance(at[-1], str) else f"missing item {at[-1] + 1}"
-        return Complaint(at=at, message=what + _inner(at[:-1]), on_key=True)
+        return Complaint(at=at, message=what + _inner(inside + at[:-1]), on_key=True)
     if detail["type"] == "value_error":
         return Complaint(at=at, message=str(detail["ctx"]["error"]))
     message = detail["msg"]
@@ -237,9 +238,8 @@ def _other(data: Json, model: type[BaseModel], item: _Raw, also: Iterable[str]) 
 
 
 def _inner(at: Key) -> str:
-    """Return `` in 'x'`` for a place inside a mapping or list; nothing for the root."""
-    named = [step for step in at if isinstance(step, str)]
-    return f" in {named[-1]!r}" if named else ""
+    """Return `` in 'x'`` for the mapping or list under the key ``x``; nothing for the root and for items of lists."""
+    return f" in {at[-1]!r}" if at and isinstance(at[-1], str) else ""
 
 
 def _cut(text: str) -> str:

@@ -41,11 +41,12 @@ _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 # What may be a secret in a line that is shown: credentials in a URL, and the value of a key that is meant to hold one.
+# The second group of each is hidden.
 _SECRETS = (
-    re.compile(r"(?<=://)\S+(?=@)"),
-    re.compile(r"\b(?:sk-|hf_|Bearer\s)[\w.~+/=-]{6,}"),
+    re.compile(r"(://)(\S+)(?=@)"),
+    re.compile(r"(\b)((?:sk-|hf_|Bearer\s)[\w.~+/=-]{6,})"),
     re.compile(
-        r"(?i)(?:authorization|api[-_]?key|password|secret|cookie|(?:auth|access)[-_]token)[\"']?\s*:\s*(?!$)\S.*$"
+        r"(?i)((?:authorization|api[-_]?key|password|secret|cookie|(?:auth|access)[-_]token)[\"']?\s*:\s+)(\S.*)"
     ),
 )
 
@@ -210,7 +211,7 @@ def check(
         # JSON mode is strict about types and still takes a list for a tuple and a text for an enum's value.
         return model.model_validate_json(json.dumps(data)), []
     except ValidationError as error:
-        found = complaints(data, model, error, also=also)
+        found = complaints(data, model, error, also=also, inside=at)
     return None, [
         document.problem(at + item.at, item.message, on_key=item.on_key, suggestion=item.suggestion)
         for item in found
@@ -234,7 +235,7 @@ def _source_line(lines: Sequence[str], line: int, column: int) -> str:
         return ""
     text = _UNPRINTABLE.sub("\ufffd", lines[line - 1].replace("\t", " ")).rstrip()
     for secret in _SECRETS:
-        text = secret.sub(lambda match: "•" * len(match[0]), text)
+        text = secret.sub(lambda match: match[1] + "•" * len(match[2]), text)
     return text if len(text) <= _SHOWN_COLUMNS else text[: _SHOWN_COLUMNS - 1] + "…"
 
 
@@ -276,10 +277,14 @@ class _Loader(yaml.SafeLoader):
         self.depth += 1
         node = super().compose_node(parent, index)  # type: ignore[arg-type]
         self.depth -= 1
-        if isinstance(event, yaml.AliasEvent):
-            assert node is not None
-            return _Alias(node, event.start_mark, event.end_mark)
-        return node
+        if isinstance(node, ScalarNode) and isinstance(event, yaml.ScalarEvent) and event.tag == "!":
+            # In YAML 1.2 this tag says "a text"; PyYAML reads it as no tag at all.
+            node.tag = _TAG + "str"
+        if node is None or not isinstance(event, yaml.AliasEvent):
+            return node
+        assert isinstance(event.start_mark, Mark)
+        assert isinstance(event.end_mark, Mark)
+        return _Alias(node, event.start_mark, event.end_mark)
 
 
 # Not one of the resolvers of YAML 1.1 is inherited.
