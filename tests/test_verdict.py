@@ -269,6 +269,14 @@ def test_each_trial_shows_the_worst_of_its_own_parts():
     assert (cell.status, cell.trials) == (FLAKY, (BROKEN, SUPPORTED, DEGRADED))
 
 
+def test_a_trial_of_an_extended_scenario_alone_is_degraded_at_most():
+    made = [trial(1, says(SUPPORTED), scenario="a")]
+    made += [trial(number, says(BROKEN, route=Route.COMPLETIONS), scenario="b") for number in (1, 2)]
+    assert verdict.cell(CHAT, "e", made).trials == (DEGRADED, DEGRADED)
+    made[2] = trial(2, fault="cut off", scenario="b")
+    assert verdict.cell(CHAT, "e", made).trials == (DEGRADED, ERROR)
+
+
 def test_a_row_degraded_by_an_extended_part_tallies_its_trials_as_degraded():
     made = [trial(number, says(SUPPORTED), says(IGNORED, route=Route.COMPLETIONS)) for number in (1, 2, 3)]
     assert verdict.cell(CHAT, "e", made).tally == "3/3"
@@ -621,6 +629,14 @@ def test_every_candidate_must_be_ready():
     ]
     found = verdict.decide(cells, comparisons, FEATURES, reference="gpu")
     assert (found.decision, found.blockers) == (Decision.NOT_READY, ("chat.stop@tpu",))
+
+
+def test_what_is_unknown_of_the_reference_is_listed_once():
+    cells = [row("chat.stop", e, ERROR if e == "gpu" else SUPPORTED) for e in ("gpu", "tpu", "new")]
+    comparisons = [
+        each for e in ("tpu", "new") for each in compare(cells, FEATURES, left="gpu", right=e, fingerprints={})
+    ]
+    assert verdict.decide(cells, comparisons, FEATURES, reference="gpu").unknown == ("chat.stop@gpu",)
 
 
 BOTH = (SUPPORTED, SUPPORTED)
