@@ -18,12 +18,15 @@ __all__ += ["prose", "sentence", "wants_long"]
 CALL_OPEN_TEXT, CALL_CLOSE_TEXT = "<tool_call>", "</tool_call>"
 
 _KNOWN = set(WORDS)
+_SMALL = {"this", "that", "with", "your", "from", "about", "what", "when", "tell", "give", "name", "please", "given"}
+"""Words that a prompt and a tool's description share without meaning anything by it."""
 _CAPITALS = {
     "france": "Paris", "germany": "Berlin", "italy": "Rome", "spain": "Madrid", "japan": "Tokyo", "norway": "Oslo",
     "england": "London", "the united kingdom": "London", "austria": "Vienna", "egypt": "Cairo", "peru": "Lima",
     "portugal": "Lisbon", "greece": "Athens", "poland": "Warsaw", "sweden": "Stockholm", "china": "Beijing",
 }  # fmt: skip
-_NUMBERS = dict(zip(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], range(1, 11), strict=True))
+_DIGITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBERS = {word: number for number, word in enumerate(_DIGITS, 1)}
 _NUMBERS |= {"twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "hundred": 100}
 _NUMBER = rf"(\d+|{'|'.join(_NUMBERS)})"
 _QUOTED = r"[\"“'‘`]([^\"”'’`]+)[\"”'’`]"
@@ -116,7 +119,9 @@ def _nonces(text: str) -> list[str]:
 
 
 def _englishish(word: str) -> bool:
-    """Whether a word could be English that the list lacks: known stem, or common ending."""
+    """Whether a word could be English that the list lacks: it can be spoken, and has a known stem or ending."""
+    if re.search(r"[^aeiouy]{4}|[jqvxz][^aeiouy]|[aeiou]{4}", word):
+        return False
     return word.endswith(
         ("ing", "ed", "er", "ly", "tion", "ment", "ness", "ous", "ful", "ence", "ance", "able", "ther", "thing", "ject")
     ) or any(word.startswith(known) for known in _KNOWN if len(known) > 3)
@@ -144,7 +149,7 @@ def calls_wanted(text: str) -> int:
 
 
 def _tool_for(text: str, tools: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    asked = {_stem(word) for word in re.findall(r"[a-z0-9]{3,}", text.lower())}
+    asked = {_stem(word) for word in re.findall(r"[a-z0-9]{4,}", text.lower())} - _SMALL
     best, most = None, 0
     for tool in tools:
         name, described = str(tool.get("name", "")), str(tool.get("description", ""))
@@ -212,10 +217,10 @@ def _told_always(turns: Sequence[Turn]) -> list[Part]:
 
 
 def _answer(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:
-    for rule in (_count, _repeat, _remembered, _arithmetic, _capital, _json):
-        parts = rule(asked, turns, *key)
-        if parts:
-            return parts
+    parts = _count(asked) or _repeat(asked) or _remembered(asked, turns) or _arithmetic(asked)
+    parts = parts or _capital(asked) or _json(asked, *key)
+    if parts:
+        return parts
     if wants_long(asked):
         return [Part(prose(230 + int(chance("long", *key) * 120), *key))]
     if re.search(r"\byes or no\b", asked, re.IGNORECASE):
@@ -227,9 +232,13 @@ def _amount(word: str) -> int:
     return int(word) if word.isdigit() else _NUMBERS[word.lower()]
 
 
-def _count(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # noqa: ARG001
-    found = re.search(rf"\bcount\w*\b(?:[^.]*?\bfrom\s+{_NUMBER})?[^.]*?\b(?:to|until|till)\s+{_NUMBER}", asked, re.IGNORECASE)
-    found = found or re.search(rf"\bnumbers\b(?:\s+from)?\s+{_NUMBER}\s+(?:to|through)\s+{_NUMBER}", asked, re.IGNORECASE)
+def _count(asked: str) -> list[Part]:
+    found = re.search(
+        rf"\bcount\w*\b(?:[^.]*?\bfrom\s+{_NUMBER})?[^.]*?\b(?:to|until|till)\s+{_NUMBER}", asked, re.IGNORECASE
+    )
+    found = found or re.search(
+        rf"\bnumbers\b(?:\s+from)?\s+{_NUMBER}\s+(?:to|through)\s+{_NUMBER}", asked, re.IGNORECASE
+    )
     if not found:
         return []
     first = _amount(found.group(1)) if found.group(1) else 1
@@ -237,10 +246,12 @@ def _count(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # no
     return [Part(", ".join(str(number) for number in range(first, last + 1)) + ".", sure=True)]
 
 
-def _repeat(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # noqa: ARG001
+def _repeat(asked: str) -> list[Part]:
     if not (said := re.search(_SAY, asked, re.IGNORECASE)):
         return []
-    times = re.search(rf"\b{_NUMBER}\s+times\b|\b(?:over and over|again and again|repeatedly|forever)\b", asked, re.IGNORECASE)
+    times = re.search(
+        rf"\b{_NUMBER}\s+times\b|\b(?:over and over|again and again|repeatedly|forever)\b", asked, re.IGNORECASE
+    )
     quoted = re.search(_QUOTED, asked[said.start() :])
     word = re.search(r"\bthe word\s+[\"“'‘`]?([^\s\"”'’`.,]+)", asked, re.IGNORECASE)
     if times or re.search(r"\brepeat the word\b", asked, re.IGNORECASE):
@@ -250,19 +261,23 @@ def _repeat(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # n
     if quoted:
         return [Part(quoted.group(1), sure=True)]
     plain = _SAY_PLAIN.search(asked)
-    if plain and re.search(r"\b(?:only|exactly|just|verbatim|back|word|repeat|copy|echo|code)\b|:", asked, re.IGNORECASE):
+    if plain and re.search(
+        r"\b(?:only|exactly|just|verbatim|back|word|repeat|copy|echo|code)\b|:", asked, re.IGNORECASE
+    ):
         return [Part(plain.group(1).strip(), sure=True)]
     single = re.search(rf"{_SAY}\s+(\S+?)[.!]?\s*$", asked, re.IGNORECASE)
     return [Part(single.group(1), sure=True)] if single else []
 
 
-def _remembered(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # noqa: ARG001
+def _remembered(asked: str, turns: Sequence[Turn]) -> list[Part]:
     found = _ASKED.search(asked)
     if not found:
         return []
     noun = next(group for group in found.groups() if group)
     history = "\n".join(turn.text for turn in turns)
-    told = re.findall(rf"\b{re.escape(noun)}\b[^.\n]*?\s(?:is|was|=)\s*:?\s*[\"“'`]?([^\s\"”'`.,!?]+)", history, re.IGNORECASE)
+    told = re.findall(
+        rf"\b{re.escape(noun)}\b[^.\n]*?\s(?:is|was|=)\s*:?\s*[\"“'`]?([^\s\"”'`.,!?]+)", history, re.IGNORECASE
+    )
     told = [value for value in told if value.lower() not in {"the", "my", "your", "a", "an", "of", "what"}]
     odd = _nonces(history)
     values = [value for value in told if value in odd] or told
@@ -271,7 +286,7 @@ def _remembered(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]: 
     return [Part(f"The {noun} is "), Part(f"{odd[-1]}.", sure=True)] if odd else []
 
 
-def _arithmetic(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # noqa: ARG001
+def _arithmetic(asked: str) -> list[Part]:
     found = _ARITHMETIC.search(asked)
     if not found:
         return []
@@ -280,7 +295,7 @@ def _arithmetic(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]: 
     return [Part(f"{value}.", sure=True)]
 
 
-def _capital(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # noqa: ARG001
+def _capital(asked: str) -> list[Part]:
     found = re.search(r"\bcapital(?: city)? of ([A-Za-z ]+)", asked, re.IGNORECASE)
     if not found:
         return []
@@ -293,7 +308,7 @@ def _capital(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # 
     return [Part("The capital of "), Part(f"{country[: len(known)]} is {_CAPITALS[known]}.", sure=True)]
 
 
-def _json(asked: str, turns: Sequence[Turn], *key: object) -> list[Part]:  # noqa: ARG001
+def _json(asked: str, *key: object) -> list[Part]:
     if not re.search(r"\bjson\b", asked, re.IGNORECASE):
         return []
     if re.search(r"\b(?:not|no|without|never|avoid|don't)\b[^.]*\bjson\b", asked, re.IGNORECASE):

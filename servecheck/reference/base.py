@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -272,10 +271,9 @@ class Base(Engine):
         """Run a job to its end and return its choices by index."""
         made = [Answer(index) for index in range(job.choices)]
         tally = Tally()
-        async with aclosing(self.deltas(job)) as deltas:
-            async for delta in deltas:
-                tally.add(job, delta)
-                made[delta.index].add(delta)
+        async for delta in self.deltas(job):
+            tally.add(job, delta)
+            made[delta.index].add(delta)
         for answer in made:
             answer.thought = tally.thoughts.get(answer.index, 0)
         return made

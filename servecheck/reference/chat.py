@@ -23,7 +23,7 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolbox:
-    """The tools of a request. ``choice`` is ``auto``, ``none``, ``required`` or ``named`` (then ``name`` says which)."""
+    """A request's tools; ``choice`` is ``auto``, ``none``, ``required`` or ``named`` (then ``name`` says which)."""
 
     tools: tuple[Event, ...] = ()
     choice: str = "none"

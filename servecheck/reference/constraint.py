@@ -19,11 +19,19 @@ Choose = Callable[[int], int]
 
 _TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 _NOTES = frozenset(
-    ["title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "strict", "discriminator", "nullable"]
-)
+    {
+        "title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs", "definitions",
+        "deprecated", "readOnly", "writeOnly", "strict", "discriminator", "nullable",
+    }
+)  # fmt: skip
 _RULES = frozenset(
-    ["type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "properties", "required", "additionalProperties", "minProperties", "maxProperties", "items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]
-)
+    {
+        "type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "properties", "required",
+        "additionalProperties", "minProperties", "maxProperties", "items", "prefixItems", "minItems",
+        "maxItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
+        "exclusiveMaximum", "multipleOf",
+    }
+)  # fmt: skip
 _FORMATS = {
     "date": ("2024-02-29", "2025-11-30"),
     "time": ("10:15:00Z", "23:59:30Z"),
@@ -196,7 +204,7 @@ class Schema:
                     self._heights[reference], changed = height, True
 
     def _height(self, schema: Any) -> float:  # noqa: ANN401
-        """Return the least nesting that a valid instance needs; infinite where there is none or recursion cannot end."""
+        """Return the least nesting that a valid instance needs; infinite where there is none."""
         if schema is False:
             return math.inf
         if not isinstance(schema, dict) or "enum" in schema or "const" in schema:

@@ -316,7 +316,9 @@ class Engine:
             step = Step(token=token, logprob=logprob, top=top)
             if token in sampling.stop_ids and len(generated) >= sampling.min_tokens:
                 yield step, "stop", token
-            elif token in ends or (script is not None and token == IM_END) or (not job.parallel and token == CALL_CLOSE):
+            elif (
+                token in ends or (script is not None and token == IM_END) or (not job.parallel and token == CALL_CLOSE)
+            ):
                 yield step, "stop", None
             elif len(generated) >= job.limit:
                 yield step, "length", None

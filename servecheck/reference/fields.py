@@ -84,7 +84,7 @@ def texts(body: Event, name: str) -> tuple[str, ...]:
     value = body.get(name)
     if value is None:
         return ()
-    given: list[Any] = [value] if isinstance(value, str) else value
+    given: Any = [value] if isinstance(value, str) else value
     if not isinstance(given, list) or not all(isinstance(entry, str) for entry in given):
         raise _wrong(name, "a string or a list of strings", value)
     if "" in given:
@@ -97,9 +97,7 @@ def integers(body: Event, name: str, *, below: int) -> tuple[int, ...]:
     value = body.get(name)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(
-        isinstance(entry, int) and not isinstance(entry, bool) for entry in value
-    ):
+    if not isinstance(value, list) or any(isinstance(entry, bool) or not isinstance(entry, int) for entry in value):
         raise _wrong(name, "a list of integers", value)
     in_vocabulary(name, value, below)
     return tuple(value)

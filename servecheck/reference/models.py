@@ -146,7 +146,7 @@ class LanguageModel:
 
 
 def spread(token: int, share: float, context: bytes, *, rank: int = 0) -> list[tuple[int, float]]:
-    """Return a distribution of which the likeliest has ``share``, with ``token`` at ``rank`` and others of its style."""
+    """Return a distribution whose likeliest has ``share``, with ``token`` at ``rank`` among words of its style."""
     words = styled(token)
     start = int.from_bytes(context[2:4], "big") % len(words)
     stride = 1 + int.from_bytes(context[4:6], "big") % 97

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
@@ -84,12 +85,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if self._now > self._limit:
             raise Overrun(f"virtual time passed its limit of {self._limit:g} s")
 
-    def run_in_executor(  # type: ignore[override]  # typeshed hides the future type behind type variables of its own
-        self,
-        executor: Any,
-        func: Callable[..., T],
-        *args: object,
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run ``func`` in a thread; the virtual clock stands still while it runs."""
         self._in_threads += 1
         future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)
