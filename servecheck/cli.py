@@ -60,7 +60,7 @@ def _fail(message: str, code: int) -> None:
     raise SystemExit(code)
 
 
-def _version(value: bool) -> None:  # noqa: FBT001 - typer hands it over by position
+def _version(value: bool) -> None:
     if value:
         typer.echo(f"servecheck {__version__}")
         raise typer.Exit
@@ -68,7 +68,7 @@ def _version(value: bool) -> None:  # noqa: FBT001 - typer hands it over by posi
 
 @app.callback()
 def _root(
-    version: Annotated[  # noqa: ARG001 - handled by its callback
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
@@ -89,6 +89,11 @@ Deadline = Annotated[float, typer.Option("--deadline", min=1, help="Seconds that
 Allow = Annotated[list[str] | None, typer.Option("--allow", help="load or dangerous: probes that can harm others.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would run and what it costs; send nothing.")]
 Seed = Annotated[str, typer.Option("--seed", help="Seed of the random words in prompts.")]
+Header = Annotated[
+    list[str] | None, typer.Option("--header", "-H", help="'Name: value', or NAME='Name: value' for one endpoint.")
+]
+WaitReady = Annotated[float, typer.Option("--wait-ready", min=0, help="Seconds to wait for a server to be ready.")]
+ModelFile = Annotated[Path | None, typer.Option("--model-file", help="A GGUF file, for machines without a network.")]
 BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
 
 
@@ -101,7 +106,7 @@ def run(
     api_key_env: Annotated[
         list[str] | None, typer.Option("--api-key-env", help="NAME=VARIABLE that holds the key, or VARIABLE for all.")
     ] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="'Name: value', or NAME='Name: value'.")] = None,
+    header: Header = None,
     allow_insecure_key: Annotated[
         bool, typer.Option("--allow-insecure-key", help="Send keys over plain http to another machine.")
     ] = False,
@@ -113,7 +118,7 @@ def run(
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with an interrupted run folder.")] = None,
     fail_on: FailOn = None,
     deadline: Deadline = 300.0,
-    wait_ready: Annotated[float, typer.Option("--wait-ready", min=0, help="Seconds to wait for a server to be ready.")] = 0.0,
+    wait_ready: WaitReady = 0.0,
     allow: Allow = None,
     budget: BudgetText = "",
     seed: Seed = "servecheck",
@@ -154,7 +159,7 @@ def run(
 @app.command()
 def demo(
     out: Out = None,
-    model_file: Annotated[Path | None, typer.Option("--model-file", help="A GGUF file, for a machine without network.")] = None,
+    model_file: ModelFile = None,
     suite: Suite = "standard",
     feature: Feature = None,
     trials: Trials = None,
@@ -178,7 +183,8 @@ def demo(
         "candidate": {"kv_cache_dtype": "q4_0", "device": "cpu", "quantization": "Q4_1"},
     }
     if dry_run:
-        planned = [Endpoint(name=name, base_url="http://127.0.0.1:0/v1", reference=name == "reference") for name in about]
+        url = "http://127.0.0.1:0/v1"
+        planned = [Endpoint(name=name, base_url=url, reference=name == "reference") for name in about]
         _print_plan(_plan(planned, settings, feature, None))
         return
     _must_be_free(folder)
@@ -265,7 +271,7 @@ def _print_plan(plan: Plan) -> None:
 
 
 def _carry_out(
-    plan: Plan, folder: Path, connect: Connect, budget: str, quiet: bool, *, resume: bool = False  # noqa: FBT001
+    plan: Plan, folder: Path, connect: Connect, budget: str, quiet: bool, *, resume: bool = False
 ) -> RunReport:
     from servecheck import run as runs
     from servecheck.budget import Budget
@@ -378,7 +384,7 @@ Form = Annotated[str, typer.Option("--format", help="text or json.")]
 Json_ = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 
 
-def _listed(rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], str], form: str, as_json: bool) -> None:  # noqa: FBT001
+def _listed(rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], str], form: str, as_json: bool) -> None:
     from servecheck.errors import UnknownName
 
     if form not in ("text", "json"):
@@ -409,7 +415,10 @@ def list_features(form: Form = "text", as_json: Json_ = False) -> None:
         }
         for feature in features.FEATURES
     ]
-    _listed(rows, lambda row: f"{row['id']:34} {'core' if row['core'] else '':5}{', '.join(row['probes']) or 'no-probe'}", form, as_json)
+    def line(row: dict[str, Any]) -> str:
+        return f"{row['id']:34} {'core' if row['core'] else '':5}{', '.join(row['probes']) or 'no-probe'}"
+
+    _listed(rows, line, form, as_json)
 
 
 @lists.command("probes")
@@ -482,7 +491,12 @@ def explain(check: Annotated[str, typer.Argument(help="The id of a check, a feat
         return
     if check in features.BY_ID:
         row = features.BY_ID[check]
-        typer.echo(f"{row.id}: {row.title}\n\n{row.question}\n\n{'core' if row.core else 'extended'}, {row.kind.value}, risk {row.risk.value}")
+        weight = "core" if row.core else "extended"
+        typer.echo(f"{row.id}: {row.title}
+
+{row.question}
+
+{weight}, {row.kind.value}, risk {row.risk.value}")
         return
     raise UnknownName("check", check, [*(found.id for _, found in _checks()), *probes, *features.BY_ID])
 
@@ -500,8 +514,11 @@ def schema(name: Annotated[str, typer.Argument(help="scenario, results or endpoi
     typer.echo(files("servecheck.schema").joinpath(f"{name}.v1.json").read_text("utf-8"), nl=False)
 
 
+Paths = Annotated[list[Path], typer.Argument(help="Scenario and endpoints files, or folders of them.")]
+
+
 @app.command()
-def lint(paths: Annotated[list[Path], typer.Argument(help="Scenario and endpoints files, or folders of them.")]) -> None:
+def lint(paths: Paths) -> None:
     """Check files without sending anything; all problems of all files at once."""
     from servecheck import features
     from servecheck.lint import lint as find_problems
@@ -534,11 +551,15 @@ def selftest(
     raise typer.Exit(0 if matrix.clean else 1)
 
 
+MutantName = Annotated[str | None, typer.Option("--mutant", help="Serve this fault; `--mutant list` lists them.")]
+Language = Annotated[str, typer.Option("--language", help="obedient, babbling, declining or reasoning.")]
+
+
 @app.command()
 def mock(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free port and prints it.")] = 0,
-    mutant: Annotated[str | None, typer.Option("--mutant", help="Serve this fault instead; `--mutant list` lists them.")] = None,
-    language: Annotated[str, typer.Option("--language", help="obedient, babbling, declining or reasoning.")] = "obedient",
+    mutant: MutantName = None,
+    language: Language = "obedient",
 ) -> None:
     """Serve the reference server, or one of its broken variants, on 127.0.0.1."""
     from servecheck.errors import UnknownName
@@ -549,7 +570,9 @@ def mock(
 
     if language not in MODELS:
         raise UnknownName("language", language, MODELS)
-    known = {each.id: each for found, harmless in mutants.discover().values() for each in (*found, *harmless)}
+    known: dict[str, mutants.Mutant | mutants.Harmless] = {}
+    for found, harmless in mutants.discover().values():
+        known |= {each.id: each for each in found} | {each.id: each for each in harmless}
     if mutant == "list":
         for name, each in known.items():
             typer.echo(f"{name:44} {each.sentence}")
@@ -557,4 +580,4 @@ def mock(
     if mutant is not None and mutant not in known:
         raise UnknownName("mutant", mutant, known)
     server = known[mutant].make(language) if mutant is not None else ReferenceServer(language=language)
-    serve(server, "127.0.0.1", port, ready=lambda url: typer.echo(url))
+    serve(server, "127.0.0.1", port, ready=typer.echo)

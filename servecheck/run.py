@@ -27,13 +27,14 @@ from servecheck.model import (
     Fingerprint,
     Json,
     Level,
+    Risk,
     SkipCode,
     Status,
     Transcript,
     Trial,
     Verdict,
 )
-from servecheck.plan import Plan
+from servecheck.plan import Estimate, Plan, Settings, Skip
 from servecheck.probe import Params, Probe
 from servecheck.read import reply
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
@@ -42,7 +43,7 @@ from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
 from servecheck.wire.transport import Transport
 
-__all__ = ["carry_out", "connector", "probes_digest", "read_back"]
+__all__ = ["Connect", "carry_out", "connector", "plan_of", "probes_digest", "read_back"]
 
 Probes = Mapping[str, Probe[Params]]
 
@@ -155,6 +156,31 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
+    )
+
+
+def plan_of(folder: Path, probes: Probes) -> Plan:
+    """Return the plan that a run folder was recorded with, to go on with it."""
+    reader = RunReader(folder)
+    settings = _dict(reader.header.get("settings"))
+    trials = settings.get("trials")
+    return Plan(
+        endpoints=tuple(endpoint for endpoint, _ in reader.planned()),
+        scenarios=tuple(_scenarios(reader, probes).values()),
+        skips=tuple(
+            Skip(feature=str(skip["feature"]), code=str(skip["code"]), reason=str(skip["reason"]))
+            for item in _list(reader.header.get("skips"))
+            if (skip := _dict(item))
+        ),
+        settings=Settings(
+            suite=str(reader.header.get("suite", "standard")),
+            trials=trials if isinstance(trials, int) else None,
+            deadline=float(str(settings.get("deadline", 300.0))),
+            concurrency=int(str(settings.get("concurrency", 8))),
+            seed=str(settings.get("seed", "servecheck")),
+            allow=frozenset(Risk(str(risk)) for risk in _list(settings.get("allow"))),
+        ),
+        estimate=Estimate(requests=0, prompt_tokens=0, output_tokens=0),
     )
 
 

@@ -31,7 +31,7 @@ from servecheck.model import (
 from servecheck.plan import Plan
 from servecheck.probe import Params, Probe
 from servecheck.scenario import Scenario
-from servecheck.store import CaseEnd, RunWriter, to_json
+from servecheck.store import CaseEnd, Keeper, to_json
 from servecheck.wire.session import WireSession
 from servecheck.wire.transport import Transport
 
@@ -82,7 +82,7 @@ class Runner:
         plan: Plan,
         probes: Mapping[str, Probe[Params]],
         connect: Connect,
-        writer: RunWriter,
+        writer: Keeper,
         *,
         budget: Budget | None = None,
         watch: Callable[[Progress], None] = lambda _: None,
