@@ -415,6 +415,7 @@ def list_features(form: Form = "text", as_json: Json_ = False) -> None:
         }
         for feature in features.FEATURES
     ]
+
     def line(row: dict[str, Any]) -> str:
         return f"{row['id']:34} {'core' if row['core'] else '':5}{', '.join(row['probes']) or 'no-probe'}"
 
@@ -492,11 +493,7 @@ def explain(check: Annotated[str, typer.Argument(help="The id of a check, a feat
     if check in features.BY_ID:
         row = features.BY_ID[check]
         weight = "core" if row.core else "extended"
-        typer.echo(f"{row.id}: {row.title}
-
-{row.question}
-
-{weight}, {row.kind.value}, risk {row.risk.value}")
+        typer.echo(f"{row.id}: {row.title}\n\n{row.question}\n\n{weight}, {row.kind.value}, risk {row.risk.value}")
         return
     raise UnknownName("check", check, [*(found.id for _, found in _checks()), *probes, *features.BY_ID])
 
