@@ -29,7 +29,6 @@ from servecheck.model import (
     Level,
     Mode,
     Outcome,
-    Route,
     Status,
     Verdict,
 )
@@ -603,7 +602,7 @@ def hostile() -> RunReport:
         id=f"x|{HOSTILE}",
         step=HOSTILE,
         method="POST",
-        url=f"http://user:secret@host.example/v1/chat?key=secret&{HOSTILE}",
+        url=f"http://host.example/v1/chat?{HOSTILE}",
         request_body=reply,
         status=200,
         response_headers=(("content-type", HOSTILE),),
@@ -687,5 +686,3 @@ RUNS = {
     "hostile": hostile,
 }
 """The fixed runs by name: each has its whole reports in ``tests/goldens``."""
-
-__all__ = ["CHECKS", "FEATURES", "HOSTILE", "RUNS", "Route", "fake_curl"]

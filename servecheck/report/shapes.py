@@ -183,6 +183,7 @@ class EvidenceView:
     """Why a cell (or a comparison) says what it says. ``heading`` is plain ASCII, so that ``slug`` is its anchor."""
 
     slug: str
+    endpoint: str
     heading: tuple[str, str]
     suffix: str
     green: bool
