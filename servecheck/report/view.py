@@ -337,6 +337,8 @@ class _Viewer:
             shown.append(self._shown(feature, name, cell))
             if cell and cell.status not in {Status.SUPPORTED, Status.SKIPPED} and cell.kind is Kind.JUDGED:
                 reasons.append((name if len(self.names) > 1 else "", cell.reason))
+            if cell and cell.kind is Kind.JUDGED:
+                reasons.extend((name if len(self.names) > 1 else "", note) for note in cell.notes)
         reasons.extend(
             ("", compared.why)
             for compared in self.run.compared(feature.id)
