@@ -106,7 +106,7 @@ class NotKnown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """A row on every endpoint; ``deltas`` has one entry per pair, ``reasons`` one per cell that is not green and per note."""
+    """A row on every endpoint; ``deltas`` has one entry per pair, ``reasons`` one per cell not green and per note."""
 
     feature: str
     title: str
