@@ -18,6 +18,7 @@ __all__ = [
     "EVIDENCE_LIMIT",
     "IN_EVIDENCE",
     "IN_REPORT",
+    "IN_SUMMARY",
     "REPORT_LIMIT",
     "Detail",
     "evidence_md",
@@ -45,6 +46,7 @@ class Detail:
 
 
 IN_REPORT = Detail(place="report", body=1_500, curl=6_000, exchanges=2)
+IN_SUMMARY = Detail(place="summary", body=1_500, curl=6_000, exchanges=2)
 IN_EVIDENCE = Detail(place="evidence", body=4_000, curl=200_000, exchanges=8)
 
 
@@ -121,10 +123,11 @@ def report_md(view: ReportView) -> str:
 
 def evidence_md(view: ReportView) -> str:
     """Return ``evidence.md``: the green cells, then whatever the report had to shorten."""
+    everything = _left_out(view)
     sections = [
         section(evidence, IN_EVIDENCE)
         for evidence in sorted(view.evidence, key=lambda evidence: not evidence.green)
-        if evidence.green or _shortened(evidence) or _left_out(view)
+        if evidence.green or everything or _shortened(evidence)
     ]
     head = render("evidence.md.j2", {"v": view, "evidence": Md("")})
     evidence = _joined(sections, EVIDENCE_LIMIT - _size(head), "run.jsonl")

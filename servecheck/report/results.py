@@ -57,13 +57,13 @@ def to_results(run: RunReport) -> dict[str, Any]:
         ],
         verdict=VerdictV1(
             decision=run.verdict.decision,
-            sentence=_text(run.verdict.sentence),
+            sentence=run.verdict.sentence,
             blockers=list(run.verdict.blockers),
             caveats=list(run.verdict.caveats),
             unknown=list(run.verdict.unknown),
         ),
     )
-    dumped: dict[str, Any] = results.model_dump(mode="json", by_alias=True)
+    dumped: dict[str, Any] = _writable(results.model_dump(mode="json", by_alias=True))
     for endpoint in dumped["endpoints"]:
         for known in endpoint["fingerprint"].values():
             if known["source"] is None:
@@ -81,9 +81,15 @@ def write(run: RunReport, path: Path) -> None:
     path.write_text(results_text(run), encoding="utf-8", newline="\n")
 
 
-def _text(text: str) -> str:
-    """Replace lone surrogates, which no UTF-8 file can hold."""
-    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+def _writable(value: Any) -> Any:  # noqa: ANN401  (JSON in, JSON out)
+    """Write out lone surrogates, which no UTF-8 file can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", errors="backslashreplace").decode("utf-8")
+    if isinstance(value, list):
+        return [_writable(item) for item in value]
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return value
 
 
 def _measured(measured: Measured) -> MeasuredV1:
@@ -91,8 +97,6 @@ def _measured(measured: Measured) -> MeasuredV1:
 
 
 def _figure(value: float | str | bool | None) -> float | str | bool | None:
-    if isinstance(value, str):
-        return _text(value)
     if not isinstance(value, float):
         return value
     if not math.isfinite(value):
@@ -105,15 +109,14 @@ def _endpoint(subject: Subject, reference: str | None) -> EndpointV1:
     return EndpointV1(
         name=subject.name,
         base_url=public_url(subject.endpoint.base_url),
-        model=None if subject.endpoint.model is None else _text(subject.endpoint.model),
+        model=subject.endpoint.model,
         reference=subject.name == reference,
         fingerprint={name: _known(fields[name]) for name in sorted(fields)},
     )
 
 
 def _known(known: Known) -> KnownV1:
-    value = None if known.value is None else _text(known.value)
-    return KnownV1(value=value, how=known.how, source=_text(known.source) or None)
+    return KnownV1(value=known.value, how=known.how, source=known.source or None)
 
 
 def _finding(finding: Finding) -> FindingV1:
@@ -123,7 +126,7 @@ def _finding(finding: Finding) -> FindingV1:
         outcome=finding.outcome,
         route=finding.route,
         mode=finding.mode,
-        why=_text(finding.why),
+        why=finding.why,
         scenario=finding.scenario,
         trial=finding.trial,
         evidence=list(finding.evidence),
@@ -139,11 +142,11 @@ def _cell(cell: Cell, feature: Feature) -> CellV1:
         core=feature.core,
         endpoint=cell.endpoint,
         status=cell.status if judged or cell.status not in DECIDED else None,
-        reason=_text(cell.reason),
+        reason=cell.reason,
         skip_code=cell.skip_code,
         kind=cell.kind,
         trials=list(cell.trials) if judged else [],
-        value=None if cell.value is None else _text(cell.value),
+        value=cell.value,
         how=None if judged else cell.how,
         findings=[_finding(finding) for finding in cell.findings],
         known_issues=list(cell.known_issues),
@@ -167,8 +170,8 @@ def _comparison(comparison: Comparison) -> ComparisonV1:
         feature=comparison.feature,
         delta=comparison.delta,
         side=comparison.side,
-        why=_text(comparison.why),
+        why=comparison.why,
         measured=_measured(comparison.measured),
-        confounders=[_text(name) for name in comparison.confounders],
+        confounders=list(comparison.confounders),
         evidence=list(comparison.evidence),
     )

@@ -106,7 +106,7 @@ class NotKnown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """A row on every endpoint; ``deltas`` has one entry per pair, ``reasons`` one per cell that is not green."""
+    """A row on every endpoint; ``deltas`` has one entry per pair, ``reasons`` one per cell not green and per note."""
 
     feature: str
     title: str
@@ -183,6 +183,7 @@ class EvidenceView:
     """Why a cell (or a comparison) says what it says. ``heading`` is plain ASCII, so that ``slug`` is its anchor."""
 
     slug: str
+    endpoint: str
     heading: tuple[str, str]
     suffix: str
     green: bool

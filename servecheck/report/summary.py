@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from servecheck.report.markdown import IN_REPORT, render, section
+from servecheck.report.markdown import IN_SUMMARY, render, section
 from servecheck.report.shapes import ReportView
 
 __all__ = ["SUMMARY_LIMIT", "summary_md"]
@@ -43,8 +43,9 @@ def _sections(view: ReportView) -> Iterator[tuple[str, str]]:
         ("the legend", "legend"),
     ):
         yield name, render(f"parts/{template}.md.j2", values)
-    for number, evidence in enumerate(view.not_green):
-        heading = "## Evidence\n\n" if number == 0 else ""
-        yield "some of the evidence", heading + section(evidence, IN_REPORT)
+    if view.not_green:
+        yield "some of the evidence", "## Evidence\n\n"
+    for evidence in view.not_green:
+        yield "some of the evidence", section(evidence, IN_SUMMARY)
     yield "fingerprints", render("parts/fingerprints.md.j2", values)
     yield "how to reproduce", render("parts/reproduce.md.j2", values)

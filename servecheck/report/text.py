@@ -198,14 +198,20 @@ def lay_out(data: bytes, limit: int) -> str:
     raw = decode(data)
     if "\n" not in raw and len(raw) > 100 and len(data) <= limit:
         try:
-            parsed = json.loads(raw)
+            return _laid_out(raw)
         except (ValueError, RecursionError):
             return raw
-        for separators in ((",", ":"), (", ", ": ")):
-            for ascii_only in (False, True):
-                if json.dumps(parsed, separators=separators, ensure_ascii=ascii_only) == raw:
-                    return _json(parsed, "", ascii_only=ascii_only)
     return cut_middle(data, limit)
+
+
+def _laid_out(raw: str) -> str:
+    """Return JSON over several lines where dumping it gives the same text back, else as it is."""
+    parsed = json.loads(raw)
+    for separators in ((",", ":"), (", ", ": ")):
+        for ascii_only in (False, True):
+            if json.dumps(parsed, separators=separators, ensure_ascii=ascii_only) == raw:
+                return _json(parsed, "", ascii_only=ascii_only)
+    return raw
 
 
 def _json(value: object, indent: str, *, ascii_only: bool) -> str:

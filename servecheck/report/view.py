@@ -162,14 +162,15 @@ class _Viewer:
         for group in self._group_names():
             found = [tallies.get((group, name)) for name in self.names]
             deltas = tuple(self._group_delta(group, left, right) for left, right in self.pairs)
-            if not any(tally and tally.total for tally in found) and not any(deltas):
+            core = any(f.core and f.kind is Kind.JUDGED for f in self.run.features if f.group == group)
+            if not core and not any(deltas):
                 continue
             cells = tuple(
                 Shown(
                     endpoint=name, mark=tally.status.mark, tally=f"{tally.supported}/{tally.total}", word=tally.status
                 )
                 if tally and tally.total
-                else Shown(endpoint=name, mark="", tally="", word="")
+                else Shown(endpoint=name, mark="", tally="", word="no result" if core else "")
                 for name, tally in zip(self.names, found, strict=True)
             )
             yield GroupRow(group=group, cells=cells, deltas=deltas)
@@ -336,6 +337,8 @@ class _Viewer:
             shown.append(self._shown(feature, name, cell))
             if cell and cell.status not in {Status.SUPPORTED, Status.SKIPPED} and cell.kind is Kind.JUDGED:
                 reasons.append((name if len(self.names) > 1 else "", cell.reason))
+            if cell and cell.kind is Kind.JUDGED:
+                reasons.extend((name if len(self.names) > 1 else "", note) for note in cell.notes)
         reasons.extend(
             ("", compared.why)
             for compared in self.run.compared(feature.id)
@@ -444,8 +447,8 @@ class _Viewer:
             suffix, anchor, number = "", slug(base), 1
             while anchor in taken:
                 number += 1
-                suffix = f" ({number})"
-                anchor = slug(base + suffix)
+                suffix = f"({number})"
+                anchor = slug(f"{base} {suffix}")
             taken.add(anchor)
             self.slugs[feature, endpoint] = (anchor, suffix)
 
@@ -491,6 +494,7 @@ class _Viewer:
             ids.update(dict.fromkeys(i for fault in faults for i in fault.evidence))
             yield EvidenceView(
                 slug=anchor,
+                endpoint=endpoint,
                 heading=(heading_word(feature_id), heading_word(endpoint)),
                 suffix=suffix,
                 green=self._green(feature_id, endpoint),
