@@ -32,8 +32,13 @@ _PART = Part(mode=Mode.STREAM)
 class StreamingFramesParams(Params):
     """What may be chosen in YAML."""
 
-    prompt: str = Field(default="Name four animals and say where each lives.", description="The user's message.")
+    prompt: str = Field(
+        default="Tell me a story about four animals and where each lives.", description="The user's message."
+    )
     max_tokens: int = Field(default=32, ge=8, le=4096, description="Room for each answer.")
+    long_tokens: int = Field(
+        default=160, ge=8, le=4096, description="Room for the plain answer: long enough to see whether times change."
+    )
 
 
 _TOOL: Json = {
@@ -59,7 +64,8 @@ async def drive(session: Session, params: StreamingFramesParams, _: Transcript |
     messages: Json = [{"role": "user", "content": params.prompt}]
     base: dict[str, Json] = {"messages": messages, "max_tokens": params.max_tokens, "temperature": 0, "stream": True}
     for name, more in _VARIANTS.items():
-        await session.chat(name, {**base, **more})
+        longer: dict[str, Json] = {"max_tokens": params.long_tokens} if name == "plain" else {}
+        await session.chat(name, {**base, **longer, **more})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,5 +373,5 @@ PROBE = Probe(
     judge=judge,
     requests=5,
     prompt_tokens=250,
-    output_tokens=190,
+    output_tokens=320,
 )
