@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from servecheck import plan as plans
 from servecheck.model import Endpoint, Exchange, Json, Outcome, Status, Trial
@@ -154,7 +154,8 @@ def trials_on(
         deadline=_DEADLINE, trials=trials, seed=seed, allow=frozenset(probes[each.probe].risk for each in scenarios)
     )
     plan = plans.Plan(
-        endpoints=(_ENDPOINT,),
+        # Named, so that a list of models that is wrong or longer than one is a finding and not a question to the user.
+        endpoints=(replace(_ENDPOINT, model=server.model),),
         scenarios=tuple(scenarios),
         skips=(),
         settings=settings,
