@@ -104,6 +104,10 @@ def _text(answer: reply.Answer) -> Finding:
     if answer.first.reasoning:
         why = "content is empty and all text is in the reasoning although the answer is finished"
         return _PART.violated(check, f"{why}: {quote(answer.first.reasoning, 60)}", answer)
+    spent = answer.usage.completion if answer.usage is not None else None
+    if answer.finish == "stop" and spent is not None and spent <= 1:
+        why = f"the model ended its answer at once: {spent} completion tokens"
+        return _PART.undetermined(check, why, answer)
     return _PART.violated(check, f"no text with finish_reason {answer.finish!r}", answer)
 
 
