@@ -110,8 +110,8 @@ class SampledHangs(ReferenceServer):
 
     async def reply_chat(self, request: Request) -> Reply:
         """Wait for ever."""
-        while self.body_of(request).get("temperature") is None:
-            await asyncio.sleep(3600)
+        if self.body_of(request).get("temperature") is None:
+            await asyncio.Event().wait()
         return await super().reply_chat(request)
 
 
@@ -421,9 +421,7 @@ _ROLE, _FINISH, _OBJECT = "role-is-assistant", "finish-reason-is-given", "comple
 MUTANTS = (
     Mutant(id="refuses-bare-requests", server=RefusesBareRequests, trips=((_TEXT, Outcome.REFUSED),)),
     Mutant(id="long-answers-time-out", server=LongAnswersTimeOut, trips=((_TEXT, _V),), source="BerriAI/litellm#9551"),
-    Mutant(
-        id="long-answers-are-cut", server=LongAnswersAreCut, trips=((_TEXT, _V),), source="nicolerenee/infra#2078"
-    ),
+    Mutant(id="long-answers-are-cut", server=LongAnswersAreCut, trips=((_TEXT, _V),), source="nicolerenee/infra#2078"),
     Mutant(id="not-a-number", server=NotANumber, trips=((_TEXT, _V),), source="sgl-project/sglang#5984"),
     Mutant(id="python-repr", server=PythonRepr, trips=((_TEXT, _V),), source="vllm-project/vllm#57997"),
     Mutant(
@@ -432,9 +430,7 @@ MUTANTS = (
         trips=(("reply-comes-within-the-deadline", _V),),
         source="vllm-project/vllm#44269",
     ),
-    Mutant(
-        id="answer-in-reasoning", server=AnswerInReasoning, trips=((_TEXT, _V),), source="vllm-project/vllm#48748"
-    ),
+    Mutant(id="answer-in-reasoning", server=AnswerInReasoning, trips=((_TEXT, _V),), source="vllm-project/vllm#48748"),
     Mutant(id="empty-on-a-hit", server=EmptyOnAHit, trips=((_TEXT, _V),)),
     Mutant(id="exclamation-run", server=ExclamationRun, trips=((_SANE, _V),), source="vllm-project/vllm#14126"),
     Mutant(id="corrupt-on-a-hit", server=CorruptOnAHit, trips=((_SANE, _V),), source="tenstorrent/vllm#415"),
@@ -446,9 +442,7 @@ MUTANTS = (
     Mutant(id="finish-eos-token", server=FinishEosToken, trips=((_FINISH, _V),)),
     Mutant(id="usage-dropped", server=UsageDropped, trips=((_USAGE, _V),), source="BerriAI/litellm#25410"),
     Mutant(id="usage-of-last-step", server=UsageOfLastStep, trips=((_USAGE, _V),), source="vllm-project/vllm#8625"),
-    Mutant(
-        id="usage-quadratic", server=UsageQuadratic, trips=((_USAGE, _V),), source="vllm-project/vllm-omni#2313"
-    ),
+    Mutant(id="usage-quadratic", server=UsageQuadratic, trips=((_USAGE, _V),), source="vllm-project/vllm-omni#2313"),
     Mutant(id="usage-zero", server=UsageZero, trips=((_USAGE, _V),)),
     Mutant(id="limit-ignored", server=LimitIgnored, trips=((_USAGE, _V),), source="ollama/ollama#18575"),
     Mutant(id="upstream-name", server=UpstreamName, trips=(("model-is-the-one-asked-for", _V),)),

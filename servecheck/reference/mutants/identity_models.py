@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import NoReturn
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Cut, Event, Reply, Request, json_reply
@@ -64,10 +63,10 @@ class ListIsCut(ReferenceServer):
 class ListHangs(ReferenceServer):
     """Accepts the request for the list and never answers it, while everything else works."""
 
-    async def reply_models(self, _: Request) -> NoReturn:
+    async def reply_models(self, request: Request) -> Reply:
         """Wait for ever."""
-        while True:
-            await asyncio.sleep(3600)
+        await asyncio.Event().wait()
+        return await super().reply_models(request)
 
 
 class LengthNotANumber(ReferenceServer):
