@@ -27,6 +27,7 @@ __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat-streaming"
 _PART = Part(mode=Mode.STREAM)
+_OK = 200
 
 
 class StreamingFramesParams(Params):
@@ -114,7 +115,7 @@ def judge(transcript: Transcript, _: StreamingFramesParams) -> Iterator[Finding]
     streams = []
     for name, exchange in answered:
         early = reply.not_answered(exchange)
-        if early is not None and not exchange.body:
+        if early is not None and (not exchange.body or exchange.status != _OK):
             yield _PART.violated("answers-as-stream", f"{name}: {early.what}", exchange)
             return
         unstreamed = _unstreamed(name, exchange)
