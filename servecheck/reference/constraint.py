@@ -400,7 +400,7 @@ def _number(schema: Mapping[str, Any], kind: str, choose: Choose) -> float | int
 
 def _words(choose: Choose, hints: Sequence[str], count: int) -> str:
     known = tuple(hints) or ("word",)
-    return " ".join(known[choose(min(len(known), 6))] for _ in range(count))
+    return " ".join(known[choose(min(len(known), 6))] for _ in range(min(count, len(known))))
 
 
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401
