@@ -408,6 +408,7 @@ REFUSED_SCHEMAS: dict[str, tuple[Any, str]] = {
     "false": ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "impossible"),
     "endless": ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "required": ["a"], "properties": {
         "a": {"$ref": "#/$defs/a"}}}}}, "recursion"),
+    "itself": ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}}, "#/$defs/a"),
     "uniqueItems": ({"type": "array", "uniqueItems": True}, "uniqueItems"),
     "not": ({"not": {"type": "string"}}, "not"),
     "if": ({"if": {"type": "string"}}, "if"),
