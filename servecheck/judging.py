@@ -87,8 +87,8 @@ def judge(
 def settle_hangs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """Settle trials of one scenario on one endpoint in which a reply did not come within the deadline.
 
-    A hang is broken only if a second try hangs too. Where another try answered, the hang was a slow first use: it is set
-    aside and the others carry the note. A single hang without a second look stays inconclusive.
+    A hang is broken only if a second try hangs too. Where another try answered, the hang was a slow first use: it is
+    set aside and the others carry the note. A single hang without a second look stays inconclusive.
     """
     hung = [trial for trial in trials if _hung(trial)]
     if not hung:

@@ -298,9 +298,11 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """The exchanges of one case, in the order they were sent."""
+    """The exchanges of one case, in the order they were sent, and what was known of the endpoint by then."""
 
     exchanges: tuple[Exchange, ...] = ()
+    model: str | None = None
+    fingerprint: Fingerprint = Fingerprint(fields=MappingProxyType({}))
 
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self.exchanges)
@@ -400,7 +402,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Feature × endpoint: a status, a reason, its evidence. ``value`` and ``how`` belong to property rows."""
+    """Feature × endpoint: a status, a reason, its evidence. ``value`` and ``how`` belong to property rows.
+
+    A property row carries no judged status: with a value its ``status`` is ``supported``, which says only that the
+    value is known, and everything that counts must leave rows alone whose ``kind`` is not ``judged``.
+    """
 
     feature: str
     endpoint: str
@@ -412,6 +418,8 @@ class Cell:
     value: str | None = None
     how: How = How.UNKNOWN
     findings: tuple[Finding, ...] = ()
+    observed: tuple[Observed, ...] = ()
+    faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
     known_issues: tuple[str, ...] = ()
     parts: str = ""

@@ -14,12 +14,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from servecheck.errors import StoreError
 from servecheck.model import Case, Chunk, Ending, Endpoint, Exchange, Fault, FaultKind, Fingerprint, How, Json, Known
 
-__all__ = ["RUN_FILE", "CaseEnd", "RunReader", "RunWriter", "to_json"]
+__all__ = ["RUN_FILE", "CaseEnd", "Keeper", "RunReader", "RunWriter", "to_json"]
 
 RUN_FILE = "run.jsonl"
 _SCHEMA = "servecheck/run/v1"
@@ -36,6 +36,19 @@ class CaseEnd:
     fault: Fault | None = None
     skip_code: str | None = None
     reason: str = ""
+
+
+class Keeper(Protocol):
+    """Takes what a runner sees, as it sees it."""
+
+    def write(self, kind: str, **fields: Json) -> None:
+        """Take one line."""
+
+    def exchange(self, exchange: Exchange, *, endpoint: str, case: str | None) -> None:
+        """Take one exchange of a case, or of the runner itself."""
+
+    def case(self, end: CaseEnd) -> None:
+        """Take the end of a case."""
 
 
 class RunWriter:
@@ -175,16 +188,20 @@ class RunReader:
 
     def endpoints(self) -> tuple[tuple[Endpoint, Fingerprint], ...]:
         """Return the endpoints as resolved by the run, or as planned where the run died before it asked them."""
-        planned = [_endpoint(_object(item)) for item in _items(self.header.get("endpoints"))]
         found = {str(line["name"]): line for line in self.lines("endpoint")}
         resolved = []
-        for endpoint in planned:
+        for endpoint, _ in self.planned():
             line = found.get(endpoint.name)
             if line is None:
                 resolved.append((endpoint, Fingerprint(fields={})))
             else:
                 resolved.append((_endpoint(_object(line["endpoint"])), _fingerprint(_object(line["fingerprint"]))))
         return tuple(resolved)
+
+    def planned(self) -> tuple[tuple[Endpoint, Fingerprint], ...]:
+        """Return the endpoints as the run's caller named them, with nothing known yet."""
+        named = [_endpoint(_object(item)) for item in _items(self.header.get("endpoints"))]
+        return tuple((endpoint, Fingerprint(fields={})) for endpoint in named)
 
     def exchange(self, line: Mapping[str, Json]) -> Exchange:
         """Turn an ``exchange`` line back into the exchange it was."""

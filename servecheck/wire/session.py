@@ -73,7 +73,8 @@ class WireSession:
     @property
     def transcript(self) -> Transcript:
         """What was sent and seen so far, in sending order."""
-        return Transcript(exchanges=tuple(sorted(self._exchanges, key=lambda exchange: exchange.sent)))
+        in_order = tuple(sorted(self._exchanges, key=lambda exchange: exchange.sent))
+        return Transcript(exchanges=in_order, model=self.endpoint.model, fingerprint=self.fingerprint)
 
     def nonce(self, letters: int = 10) -> str:
         """Return a random word without vowels."""

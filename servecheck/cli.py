@@ -1,0 +1,580 @@
+"""The command line: flags to the public functions, their results to text and exit codes. No logic of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from servecheck import __version__
+from servecheck.errors import EngineError, NothingSelected, ServecheckError, StoreError, UsageError
+
+if TYPE_CHECKING:  # imported where they are used, so that --help does not wait for an HTTP client
+    from servecheck.plan import Plan, Settings
+    from servecheck.probe import Params, Probe
+    from servecheck.report.data import RunReport
+    from servecheck.run import Connect
+    from servecheck.scenario import Scenario
+
+__all__ = ["app", "main"]
+
+EXIT_USAGE, EXIT_NOTHING, EXIT_COULD_NOT_TELL, EXIT_INTERRUPTED = 2, 3, 4, 130
+
+app = typer.Typer(
+    name="servecheck",
+    help="Can I serve this model from that endpoint instead of this one, and rely on each feature my applications use?",
+    epilog="Exit codes: 0 fine · 1 something that --fail-on names · 2 usage · 3 nothing ran · 4 could not tell · "
+    "130 interrupted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the command line; every error raised on purpose is one message and its documented exit code."""
+    try:
+        app()
+    except NothingSelected as error:
+        _fail(str(error), EXIT_NOTHING)
+    except (EngineError, UsageError, StoreError) as error:
+        _fail(str(error), EXIT_USAGE)
+    except ServecheckError as error:
+        _fail(str(error), EXIT_COULD_NOT_TELL)
+    except KeyboardInterrupt:
+        _fail("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output (`| head`) has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo(f"servecheck: {message}", err=True)
+    raise SystemExit(code)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"servecheck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+# --------------------------------------------------------------------------- run and demo
+
+Out = Annotated[Path | None, typer.Option("--out", help="The run folder to write; must be empty or not exist.")]
+Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full or migration.")]
+Feature = Annotated[list[str] | None, typer.Option("--feature", help="Only rows that match this id, group or glob.")]
+ScenarioPath = Annotated[list[Path] | None, typer.Option("--scenario", help="A scenario file or folder of your own.")]
+Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
+FailOn = Annotated[str | None, typer.Option("--fail-on", help="blocker, behind or any: what makes the exit code 1.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict and where the report is.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print results.json instead of text.")]
+Deadline = Annotated[float, typer.Option("--deadline", min=1, help="Seconds that one request may take.")]
+Allow = Annotated[list[str] | None, typer.Option("--allow", help="load or dangerous: probes that can harm others.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would run and what it costs; send nothing.")]
+Seed = Annotated[str, typer.Option("--seed", help="Seed of the random words in prompts.")]
+Header = Annotated[
+    list[str] | None, typer.Option("--header", "-H", help="'Name: value', or NAME='Name: value' for one endpoint.")
+]
+WaitReady = Annotated[float, typer.Option("--wait-ready", min=0, help="Seconds to wait for a server to be ready.")]
+ModelFile = Annotated[Path | None, typer.Option("--model-file", help="A GGUF file, for machines without a network.")]
+BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
+
+
+@app.command()
+def run(
+    endpoint: Annotated[list[str] | None, typer.Argument(help="NAME=URL or a URL; the first is the reference.")] = None,
+    endpoints: Annotated[Path | None, typer.Option("--endpoints", help="An endpoints file (YAML).")] = None,
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", help="ID, or NAME=ID for one endpoint.")] = None,
+    reference: Annotated[str | None, typer.Option("--reference", help="The endpoint to compare with, or none.")] = None,
+    api_key_env: Annotated[
+        list[str] | None, typer.Option("--api-key-env", help="NAME=VARIABLE that holds the key, or VARIABLE for all.")
+    ] = None,
+    header: Header = None,
+    allow_insecure_key: Annotated[
+        bool, typer.Option("--allow-insecure-key", help="Send keys over plain http to another machine.")
+    ] = False,
+    suite: Suite = "standard",
+    feature: Feature = None,
+    scenario: ScenarioPath = None,
+    trials: Trials = None,
+    out: Out = None,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with an interrupted run folder.")] = None,
+    fail_on: FailOn = None,
+    deadline: Deadline = 300.0,
+    wait_ready: WaitReady = 0.0,
+    allow: Allow = None,
+    budget: BudgetText = "",
+    seed: Seed = "servecheck",
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Probe one or more endpoints and write a report; with two or more, compare them with the reference."""
+    from servecheck import endpoints as endpoint_list
+    from servecheck.run import connector, plan_of
+
+    _fail_on(fail_on)
+    if resume is not None:
+        if endpoint or endpoints or out:
+            raise UsageError("--resume goes on with the endpoints and the folder of that run; name no others")
+        plan = plan_of(resume, _probes())
+    else:
+        found = endpoint_list.resolve(
+            endpoint or [],
+            file=endpoints,
+            models=model or [],
+            reference=reference,
+            api_key_envs=api_key_env or [],
+            headers=header or [],
+            environ=os.environ,
+            allow_insecure_key=allow_insecure_key,
+        )
+        settings = _settings(suite, trials, deadline, wait_ready, allow, seed)
+        plan = _plan(found, settings, feature, scenario)
+    if dry_run:
+        _print_plan(plan)
+        return
+    folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    report = _carry_out(plan, folder, connector(os.environ), budget, quiet or as_json, resume=resume is not None)
+    raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
+
+
+@app.command()
+def demo(
+    out: Out = None,
+    model_file: ModelFile = None,
+    suite: Suite = "standard",
+    feature: Feature = None,
+    trials: Trials = None,
+    deadline: Deadline = 120.0,
+    fail_on: FailOn = None,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start two real llama.cpp endpoints on this machine, compare them, and stop them again."""
+    from servecheck.embedded.pair import demo_pair, running
+    from servecheck.embedded.weights import fetch
+    from servecheck.model import Endpoint
+    from servecheck.run import connector
+
+    _fail_on(fail_on)
+    settings = _settings(suite, trials, deadline, 0.0, None, "demo")
+    folder = out or Path("runs") / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    about = {
+        "reference": {"kv_cache_dtype": "f16", "device": "cpu", "quantization": "Q4_1"},
+        "candidate": {"kv_cache_dtype": "q4_0", "device": "cpu", "quantization": "Q4_1"},
+    }
+    if dry_run:
+        url = "http://127.0.0.1:0/v1"
+        planned = [Endpoint(name=name, base_url=url, reference=name == "reference") for name in about]
+        _print_plan(_plan(planned, settings, feature, None))
+        return
+    _must_be_free(folder)
+    configs = demo_pair(fetch(model_file=model_file, tell=lambda text: _say(text, quiet=quiet or as_json)))
+    with running(configs) as engines:
+        found = [
+            Endpoint(
+                name=engine.config.name,
+                base_url=engine.base_url,
+                reference=engine.config.name == "reference",
+                api_key_env="",
+                declared=about.get(engine.config.name, {}),
+            )
+            for engine in engines
+        ]
+        plan = _plan(found, settings, feature, None)
+        report = _carry_out(plan, folder, connector(os.environ), "", quiet or as_json)
+    raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
+
+
+def _must_be_free(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise StoreError(f"{folder} is not empty; name another folder with --out")
+
+
+def _settings(
+    suite: str, trials: int | None, deadline: float, wait_ready: float, allow: list[str] | None, seed: str
+) -> Settings:
+    from servecheck.errors import UnknownName
+    from servecheck.model import Risk
+    from servecheck.plan import Settings
+
+    risks = {"load": Risk.LOAD, "dangerous": Risk.DANGEROUS}
+    for name in allow or []:
+        if name not in risks:
+            raise UnknownName("risk", name, risks)
+    return Settings(
+        suite=suite,
+        trials=trials,
+        deadline=deadline,
+        wait_ready=wait_ready,
+        allow=frozenset(risks[name] for name in allow or []),
+        seed=seed,
+    )
+
+
+def _fail_on(name: str | None) -> Any:  # noqa: ANN401 - verdict.FailOn, imported late
+    from servecheck.errors import UnknownName
+    from servecheck.verdict import FailOn as Level
+
+    if name is not None and name not in {level.value for level in Level}:
+        raise UnknownName("--fail-on", name, [level.value for level in Level])
+    return Level(name) if name else None
+
+
+def _probes() -> Mapping[str, Probe[Params]]:
+    from servecheck.probes import discover
+
+    return discover()
+
+
+def _scenarios(paths: list[Path] | None) -> list[Scenario]:
+    from servecheck import features, scenario
+
+    return scenario.load_all(paths or [scenario.builtin_dir()], probes=_probes(), features=features.BY_ID)
+
+
+def _plan(found: Any, settings: Settings, feature: list[str] | None, paths: list[Path] | None) -> Plan:  # noqa: ANN401
+    from servecheck import plan
+
+    return plan.make(found, _scenarios(paths), _probes(), settings=settings, globs=feature or [])
+
+
+def _print_plan(plan: Plan) -> None:
+    typer.echo(f"suite {plan.settings.suite}: {len(plan.scenarios)} scenarios on {len(plan.endpoints)} endpoint(s)")
+    for scenario in plan.scenarios:
+        typer.echo(f"  {scenario.feature:34} {scenario.id}")
+    cost = plan.estimate
+    typer.echo(
+        f"per endpoint about {cost.requests} requests, {cost.prompt_tokens} prompt and {cost.output_tokens} generated "
+        "tokens; up to three times that where a check does not hold and is looked at again"
+    )
+    typer.echo("nothing was sent")
+
+
+def _carry_out(
+    plan: Plan, folder: Path, connect: Connect, budget: str, quiet: bool, *, resume: bool = False
+) -> RunReport:
+    from servecheck import run as runs
+    from servecheck.budget import Budget
+    from servecheck.progress import printer
+    from servecheck.report.files import write_all
+    from servecheck.wire.curl import render
+
+    probes = _probes()
+    interrupted = False
+    try:
+        _until_interrupted(
+            runs.carry_out(
+                plan,
+                probes,
+                folder,
+                connect,
+                command=["servecheck", *sys.argv[1:]],
+                budget=Budget.parse(budget),
+                watch=printer(quiet=quiet),
+                resume=resume,
+            )
+        )
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        interrupted = True
+    report = runs.read_back(folder, probes)
+    write_all(report, folder, render)
+    if interrupted:
+        typer.echo(f"servecheck: interrupted; what was seen is in {folder}, go on with --resume {folder}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED)
+    return report
+
+
+def _until_interrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end; the first SIGINT or SIGTERM cancels the work, so that it can close its files."""
+
+    async def watched() -> None:
+        task = asyncio.ensure_future(work)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await task
+
+    asyncio.run(watched())
+
+
+def _finish(report: RunReport, folder: Path, fail_on: str | None, *, as_json: bool) -> int:
+    from servecheck.progress import summary
+    from servecheck.report.results import results_text
+
+    typer.echo(results_text(report) if as_json else summary(report, folder), nl=not as_json)
+    return _exit_code(report, fail_on)
+
+
+def _exit_code(report: RunReport, fail_on: str | None) -> int:
+    from servecheck import verdict
+
+    return verdict.exit_code(
+        report.verdict,
+        report.cells,
+        report.comparisons,
+        report.features,
+        has_reference=report.reference is not None,
+        fail_on=_fail_on(fail_on),
+    )
+
+
+def _say(text: str, *, quiet: bool) -> None:
+    if not quiet:
+        typer.echo(text, err=True)
+
+
+# --------------------------------------------------------------------------- reading runs
+
+RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
+
+
+@app.command()
+def judge(folder: RunFolder, fail_on: FailOn = None, as_json: AsJson = False) -> None:
+    """Judge a recorded run again, offline, and write its reports anew."""
+    from servecheck.report.files import write_all
+    from servecheck.run import read_back
+    from servecheck.wire.curl import render
+
+    _fail_on(fail_on)
+    report = read_back(folder, _probes())
+    write_all(report, folder, render)
+    raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
+
+
+@app.command()
+def report(
+    folder: RunFolder,
+    form: Annotated[str, typer.Option("--format", help="md, html, json, junit or summary.")] = "md",
+) -> None:
+    """Print the report of a recorded run."""
+    from servecheck.errors import UnknownName
+    from servecheck.report.files import FORMATS, rendered
+    from servecheck.run import read_back
+    from servecheck.wire.curl import render
+
+    if form not in FORMATS:
+        raise UnknownName("format", form, FORMATS)
+    typer.echo(rendered(read_back(folder, _probes()), form, render), nl=False)
+
+
+# --------------------------------------------------------------------------- what there is
+
+lists = typer.Typer(no_args_is_help=True, help="List features, probes, scenarios or checks.")
+app.add_typer(lists, name="list")
+Form = Annotated[str, typer.Option("--format", help="text or json.")]
+Json_ = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+
+
+def _listed(rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], str], form: str, as_json: bool) -> None:
+    from servecheck.errors import UnknownName
+
+    if form not in ("text", "json"):
+        raise UnknownName("format", form, ("text", "json"))
+    if as_json or form == "json":
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        for row in rows:
+            typer.echo(line(row))
+
+
+@lists.command("features")
+def list_features(form: Form = "text", as_json: Json_ = False) -> None:
+    """Every row of the matrix, probed or not."""
+    from servecheck import features
+
+    scenarios = _scenarios(None)
+    rows = [
+        {
+            "id": feature.id,
+            "title": feature.title,
+            "group": feature.group,
+            "core": feature.core,
+            "kind": feature.kind.value,
+            "risk": feature.risk.value,
+            "question": feature.question,
+            "probes": sorted({scenario.probe for scenario in scenarios if scenario.feature == feature.id}),
+        }
+        for feature in features.FEATURES
+    ]
+
+    def line(row: dict[str, Any]) -> str:
+        return f"{row['id']:34} {'core' if row['core'] else '':5}{', '.join(row['probes']) or 'no-probe'}"
+
+    _listed(rows, line, form, as_json)
+
+
+@lists.command("probes")
+def list_probes(form: Form = "text", as_json: Json_ = False) -> None:
+    """Every probe, with its checks and its cost per trial."""
+    rows = [
+        {
+            "id": probe.id,
+            "title": probe.doc.strip().splitlines()[0],
+            "risk": probe.risk.value,
+            "checks": [check.id for check in probe.checks],
+            "requests": probe.requests,
+            "prompt_tokens": probe.prompt_tokens,
+            "output_tokens": probe.output_tokens,
+        }
+        for probe in _probes().values()
+    ]
+    _listed(rows, lambda row: f"{row['id']:30} {row['title']}", form, as_json)
+
+
+@lists.command("scenarios")
+def list_scenarios(form: Form = "text", as_json: Json_ = False) -> None:
+    """The built-in scenarios."""
+    rows = [
+        {
+            "id": scenario.id,
+            "title": scenario.title,
+            "feature": scenario.feature,
+            "probe": scenario.probe,
+            "tags": list(scenario.tags),
+            "trials": scenario.trials,
+        }
+        for scenario in _scenarios(None)
+    ]
+    _listed(rows, lambda row: f"{row['id']:30} {row['feature']:34} {row['title']}", form, as_json)
+
+
+@lists.command("checks")
+def list_checks(form: Form = "text", as_json: Json_ = False) -> None:
+    """Every check: one rule that can be seen to hold or not."""
+    rows = [
+        {"id": check.id, "rule": check.rule, "level": check.level.value, "source": check.source, "probe": owner}
+        for owner, check in _checks()
+    ]
+    _listed(rows, lambda row: f"{row['id']:38} {row['level']:7} {row['rule']}", form, as_json)
+
+
+def _checks() -> list[tuple[str, Any]]:
+    from servecheck.judging import BUILT_IN_CHECKS
+
+    owned = [(probe.id, check) for probe in _probes().values() for check in probe.checks]
+    return [*owned, *(("every probe", check) for check in BUILT_IN_CHECKS)]
+
+
+@app.command()
+def explain(check: Annotated[str, typer.Argument(help="The id of a check, a feature or a probe.")]) -> None:
+    """Say what a check demands, why, and how it could be fooled."""
+    from servecheck import features
+    from servecheck.errors import UnknownName
+
+    probes = _probes()
+    for owner, found in _checks():
+        if found.id == check:
+            typer.echo(f"{found.id} ({found.level.value})\n\n{found.rule}\n\nsource: {found.source}")
+            if owner in probes:
+                typer.echo(f"probe {owner}:\n\n{probes[owner].doc.strip()}")
+            return
+    if check in probes:
+        typer.echo(probes[check].doc.strip())
+        return
+    if check in features.BY_ID:
+        row = features.BY_ID[check]
+        weight = "core" if row.core else "extended"
+        typer.echo(f"{row.id}: {row.title}\n\n{row.question}\n\n{weight}, {row.kind.value}, risk {row.risk.value}")
+        return
+    raise UnknownName("check", check, [*(found.id for _, found in _checks()), *probes, *features.BY_ID])
+
+
+@app.command()
+def schema(name: Annotated[str, typer.Argument(help="scenario, results or endpoints.")]) -> None:
+    """Print a published JSON Schema."""
+    from importlib.resources import files
+
+    from servecheck.errors import UnknownName
+
+    names = ("scenario", "results", "endpoints")
+    if name not in names:
+        raise UnknownName("schema", name, names)
+    typer.echo(files("servecheck.schema").joinpath(f"{name}.v1.json").read_text("utf-8"), nl=False)
+
+
+Paths = Annotated[list[Path], typer.Argument(help="Scenario and endpoints files, or folders of them.")]
+
+
+@app.command()
+def lint(paths: Paths) -> None:
+    """Check files without sending anything; all problems of all files at once."""
+    from servecheck import features
+    from servecheck.lint import lint as find_problems
+
+    problems = find_problems(paths, probes=_probes(), features=features.BY_ID)
+    for problem in problems:
+        typer.echo(str(problem))
+    typer.echo(f"{len(problems)} problem(s)" if problems else "no problems", err=True)
+    raise typer.Exit(EXIT_USAGE if problems else 0)
+
+
+# --------------------------------------------------------------------------- the instrument itself
+
+
+@app.command()
+def selftest(
+    everything: Annotated[bool, typer.Option("--all", help="Every mutant under every reference model.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prove on built-in broken servers that the checks catch faults and leave harmless oddities alone."""
+    from servecheck.reference.killmatrix import kill_matrix
+
+    matrix = kill_matrix(_probes(), _scenarios(None), everything=everything)
+    if as_json:
+        typer.echo(json.dumps(matrix.as_json(), indent=2))
+    else:
+        for line in matrix.misses():
+            typer.echo(line)
+        typer.echo(matrix.sentence)
+    raise typer.Exit(0 if matrix.clean else 1)
+
+
+MutantName = Annotated[str | None, typer.Option("--mutant", help="Serve this fault; `--mutant list` lists them.")]
+Language = Annotated[str, typer.Option("--language", help="obedient, babbling, declining or reasoning.")]
+
+
+@app.command()
+def mock(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free port and prints it.")] = 0,
+    mutant: MutantName = None,
+    language: Language = "obedient",
+) -> None:
+    """Serve the reference server, or one of its broken variants, on 127.0.0.1."""
+    from servecheck.errors import UnknownName
+    from servecheck.reference import mutants
+    from servecheck.reference.mock import serve
+    from servecheck.reference.models import MODELS
+    from servecheck.reference.server import ReferenceServer
+
+    if language not in MODELS:
+        raise UnknownName("language", language, MODELS)
+    known: dict[str, mutants.Mutant | mutants.Harmless] = {}
+    for found, harmless in mutants.discover().values():
+        known |= {each.id: each for each in found} | {each.id: each for each in harmless}
+    if mutant == "list":
+        for name, each in known.items():
+            typer.echo(f"{name:44} {each.sentence}")
+        return
+    if mutant is not None and mutant not in known:
+        raise UnknownName("mutant", mutant, known)
+    server = known[mutant].make(language) if mutant is not None else ReferenceServer(language=language)
+    serve(server, "127.0.0.1", port, ready=typer.echo)

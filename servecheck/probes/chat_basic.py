@@ -1,0 +1,189 @@
+"""A plain chat completion has everything that a client reads.
+
+What it does: sends one prompt greedily, and once with nothing but the messages and ``max_tokens``, and reads the
+reply as a client would: text, role, finish reason, usage that adds up, the model's name, the object's name.
+
+Why it matters: every other row rests on this one, and client libraries fail on a missing field far from its cause.
+
+How it could be fooled: hardly; but sense is not judged, only signs of a broken decoder (runs of one character,
+replacement characters, text without letters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.read import reply
+from servecheck.read.text import dig, garbage, number, quote, string
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://platform.openai.com/docs/api-reference/chat/object"
+_PART = Part()
+_FINISH = ("stop", "length")
+
+
+class ChatBasicParams(Params):
+    """What may be chosen in YAML."""
+
+    prompt: str = Field(default="Name three colours and say where one sees them.", description="The user's message.")
+    max_tokens: int = Field(default=48, ge=8, le=4096, description="Room for the answer.")
+
+
+async def drive(session: Session, params: ChatBasicParams, _: Transcript | None) -> None:
+    """Ask greedily, ask bare, and ask which names the model is listed under."""
+    messages: Json = [{"role": "user", "content": params.prompt}]
+    await session.chat("greedy", {"messages": messages, "max_tokens": params.max_tokens, "temperature": 0, "top_p": 1})
+    await session.chat("bare", {"messages": messages, "max_tokens": params.max_tokens})
+    await session.get("models", "/models")
+
+
+def judge(transcript: Transcript, params: ChatBasicParams) -> Iterator[Finding]:
+    """Judge both replies by the same rules."""
+    models = transcript.get("models")
+    listed = reply.json_body(models) if models is not None else None
+    entries = dig(listed, "data") if not isinstance(listed, reply.Refusal | reply.Failure) else None
+    names = {string(dig(entry, "id")) for entry in entries} if isinstance(entries, list) else set()
+    for step in ("greedy", "bare"):
+        exchange = transcript.get(step)
+        if exchange is not None:
+            yield from _judge(reply.chat(exchange), params, names)
+
+
+def _judge(answer: reply.Reply, params: ChatBasicParams, names: set[str]) -> Iterator[Finding]:
+    missing = _PART.unless_answered("answer-has-text", answer)
+    if missing is not None:
+        yield missing
+        return
+    assert isinstance(answer, reply.Answer)
+    yield _text(answer)
+    sign = garbage(answer.text)
+    if sign:
+        yield _PART.violated("text-is-not-garbage", f"{sign}: {quote(answer.text)}", answer)
+    else:
+        yield _PART.held("text-is-not-garbage", f"readable: {quote(answer.text, 60)}", answer)
+    role = answer.first.role
+    said = f"role is {role!r}"
+    yield (_PART.held if role == "assistant" else _PART.violated)("role-is-assistant", said, answer)
+    finish = answer.finish
+    known = finish in _FINISH
+    why = f"finish_reason is {finish!r}" + ("" if known else " where only 'stop' or 'length' can be")
+    yield (_PART.held if known else _PART.violated)("finish-reason-is-given", why, answer)
+    yield _usage(answer, params.max_tokens)
+    yield _model(answer, names)
+    yield _named(answer)
+
+
+def _text(answer: reply.Answer) -> Finding:
+    check = "answer-has-text"
+    if answer.text.strip():
+        return _PART.held(check, f"{len(answer.text)} characters: {quote(answer.text, 60)}", answer)
+    if answer.first.reasoning and answer.finish == "length":
+        why = "max_tokens went into the reasoning, as it may"
+        return _PART.undetermined(check, f"{why}: {quote(answer.first.reasoning, 60)}", answer)
+    if answer.first.reasoning:
+        why = "content is empty and all text is in the reasoning although the answer is finished"
+        return _PART.violated(check, f"{why}: {quote(answer.first.reasoning, 60)}", answer)
+    return _PART.violated(check, f"no text with finish_reason {answer.finish!r}", answer)
+
+
+def _usage(answer: reply.Answer, max_tokens: int) -> Finding:
+    check, usage = "usage-adds-up", answer.usage
+    if usage is None:
+        return _PART.violated(check, "the reply has no usage", answer)
+    prompt, completion, total = usage.prompt, usage.completion, usage.total
+    said = f"prompt_tokens {prompt}, completion_tokens {completion}, total_tokens {total}"
+    if prompt is None or completion is None or total is None:
+        return _PART.violated(check, f"usage is incomplete: {said}", answer)
+    if prompt <= 0 or completion <= 0 or total != prompt + completion:
+        return _PART.violated(check, f"usage does not add up: {said}", answer)
+    if completion > max_tokens:
+        return _PART.violated(check, f"more tokens than max_tokens {max_tokens} allows: {said}", answer)
+    return _PART.held(check, said, answer)
+
+
+def _model(answer: reply.Answer, names: set[str]) -> Finding:
+    check = "model-is-the-one-asked-for"
+    asked, named = string(dig(answer.exchange.request, "model")), string(dig(answer.body, "model"))
+    if not asked:
+        return _PART.undetermined(check, "the request named no model", answer)
+    if named == asked:
+        return _PART.held(check, f"model is {quote(named, 60)}", answer)
+    if named and named in names:
+        return _PART.held(check, f"model is {quote(named, 60)}, listed beside {quote(asked, 60)}", answer)
+    return _PART.violated(check, f"asked for {quote(asked, 60)}, answered as {quote(named, 60)}", answer)
+
+
+def _named(answer: reply.Answer) -> Finding:
+    check, body = "completion-object-is-named", answer.body
+    wrong = []
+    if dig(body, "object") != "chat.completion":
+        wrong.append(f"object is {dig(body, 'object')!r}")
+    if not string(dig(body, "id")):
+        wrong.append(f"id is {dig(body, 'id')!r}")
+    if number(dig(body, "created")) is None:
+        wrong.append(f"created is {dig(body, 'created')!r}")
+    if wrong:
+        return _PART.violated(check, ", ".join(wrong), answer)
+    return _PART.held(check, "object, id and created are as documented", answer)
+
+
+PROBE = Probe(
+    id="chat_basic",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id="answer-has-text",
+            rule="choices[0].message.content holds text once the answer is finished.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="text-is-not-garbage",
+            rule="The text is not one character over and over, replacement characters, or without letters.",
+            level=Level.MUST,
+            source="https://github.com/vllm-project/vllm/issues/13035",
+        ),
+        Check(
+            id="role-is-assistant",
+            rule="The message's role is “assistant”.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="finish-reason-is-given",
+            rule="finish_reason is “stop” or “length” where no tools were given.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="usage-adds-up",
+            rule="usage counts prompt and completion, adds them up, and stays within max_tokens.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="model-is-the-one-asked-for",
+            rule="model is the one asked for, or another name that /v1/models lists.",
+            level=Level.SHOULD,
+            source=_SOURCE,
+        ),
+        Check(
+            id="completion-object-is-named",
+            rule="object is “chat.completion”, id is text, created is a whole number.",
+            level=Level.SHOULD,
+            source=_SOURCE,
+        ),
+    ),
+    params=ChatBasicParams,
+    drive=drive,
+    judge=judge,
+    requests=3,
+    prompt_tokens=80,
+    output_tokens=96,
+)

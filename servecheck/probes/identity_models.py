@@ -1,0 +1,128 @@
+"""``GET /v1/models`` lists the model that requests name.
+
+What it does: asks for the list and looks for the configured model in it, for entries of the documented shape, for ids
+that come twice, and for a ``max_model_len`` that makes sense where one is given.
+
+Why it matters: clients and gateways choose a model from this list; one that is missing cannot be routed to.
+
+How it could be fooled: by a gateway that lists what it is configured with and not what it can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, Route, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.read import reply
+from servecheck.read.text import dig, number, quote, string
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://platform.openai.com/docs/api-reference/models/list"
+_PART = Part(route=Route.NONE, mode=Mode.NONE)
+
+
+async def drive(session: Session, _: Params, __: Transcript | None) -> None:
+    """Ask for the list."""
+    await session.get("models", "/models")
+
+
+def judge(transcript: Transcript, _: Params) -> Iterator[Finding]:
+    """Judge the list against the model that this run's requests name."""
+    exchange = transcript.get("models")
+    if exchange is None:
+        yield _PART.undetermined("models-are-listed", "the list was not asked for")
+        return
+    body = reply.json_body(exchange)
+    if isinstance(body, reply.Refusal):
+        yield _PART.refused("models-are-listed", f"refused: {body.what}", exchange)
+    elif isinstance(body, reply.Failure):
+        yield _PART.violated("models-are-listed", body.what, exchange)
+    else:
+        yield from _judge_list(exchange, dig(body, "data"), transcript.model)
+
+
+def _judge_list(exchange: Exchange, entries: Json, model: str | None) -> Iterator[Finding]:
+    if not isinstance(entries, list):
+        why = f"no list under “data” in {quote(exchange.body)}"
+        yield _PART.violated("models-are-listed", why, exchange)
+        return
+    names = [string(dig(entry, "id")) for entry in entries]
+    shown = ", ".join(quote(name, 40) for name in names[:5]) or "no model"
+    if not any(names):
+        yield _PART.violated("models-are-listed", f"the list names {shown}", exchange)
+        return
+    yield _PART.held("models-are-listed", f"the list names {shown}", exchange, models=len(names))
+    if model is None:
+        why = "requests of this run name no model"
+        yield _PART.undetermined("configured-model-is-listed", why, exchange)
+    elif model in names:
+        yield _PART.held("configured-model-is-listed", f"{quote(model, 60)} is listed", exchange)
+    else:
+        why = f"{quote(model, 60)} is not among {shown}"
+        yield _PART.violated("configured-model-is-listed", why, exchange)
+    yield _shape(exchange, entries, names)
+    yield from _lengths(exchange, entries)
+
+
+def _shape(exchange: Exchange, entries: list[Json], names: list[str]) -> Finding:
+    check = "model-entries-are-well-formed"
+    for place, (entry, name) in enumerate(zip(entries, names, strict=True)):
+        if not name:
+            return _PART.violated(check, f"entry {place + 1} has no id", exchange)
+        if string(dig(entry, "object")) != "model":
+            why = f"entry {quote(name, 40)} has object {dig(entry, 'object')!r} instead of 'model'"
+            return _PART.violated(check, why, exchange)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        return _PART.violated(check, f"{quote(twice[0], 40)} is listed {names.count(twice[0])} times", exchange)
+    return _PART.held(check, "every entry is a model with an id of its own", exchange)
+
+
+def _lengths(exchange: Exchange, entries: list[Json]) -> Iterator[Finding]:
+    given = [dig(entry, "max_model_len") for entry in entries if dig(entry, "max_model_len") is not None]
+    if given:
+        wrong = [value for value in given if (number(value) or 0) <= 0]
+        check = "max-model-len-is-a-length"
+        if wrong:
+            yield _PART.violated(check, f"max_model_len is {wrong[0]!r}", exchange)
+        else:
+            yield _PART.held(check, f"max_model_len is {given[0]}", exchange)
+
+
+PROBE = Probe(
+    id="identity_models",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id="models-are-listed",
+            rule="GET /v1/models answers with a list of models.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="configured-model-is-listed",
+            rule="The model that requests name is in the list.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="model-entries-are-well-formed",
+            rule="Every entry has object “model” and an id that no other entry has.",
+            level=Level.SHOULD,
+            source="https://platform.openai.com/docs/api-reference/models/object",
+        ),
+        Check(
+            id="max-model-len-is-a-length",
+            rule="Where max_model_len is given it is a positive whole number.",
+            level=Level.SHOULD,
+            source="https://docs.vllm.ai/en/latest/api/vllm/entrypoints/openai/protocol/",
+        ),
+    ),
+    params=Params,
+    drive=drive,
+    judge=judge,
+    requests=1,
+)

@@ -1,0 +1,130 @@
+"""The same ``seed`` gives the same sampled text, another seed another.
+
+What it does: draws the same prompt twice without a seed (the control: sampling must vary), then twice with one seed
+and once with another. The control comes first, so every seeded draw finds the prompt cached: a cold and a cached
+prompt may differ at a near-tie. Where the control does not vary at the given temperature, all is drawn again at
+temperature 2.
+
+Why it matters: tests, evaluations and audits pin a seed to get the same text back; TPU back ends are known to refuse
+it.
+
+How it could be fooled: by a response cache in a gateway (the control would then not vary, and nothing is claimed), or
+by other users' traffic changing the batch between two draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.read import reply
+from servecheck.read.text import quote
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://platform.openai.com/docs/api-reference/chat/create#chat-create-seed"
+_PART = Part()
+_HOT = 2.0
+_STEPS = ("free-1", "free-2", "seed-a1", "seed-b", "seed-a2")
+
+
+class SamplingSeedParams(Params):
+    """What may be chosen in YAML."""
+
+    prompt: str = Field(default="Tell me a short story about a journey.", description="A prompt with many answers.")
+    max_tokens: int = Field(default=24, ge=8, le=512, description="Tokens per draw; 16 told seeds apart in 18 of 18.")
+    temperature: float = Field(default=1.0, gt=0, le=2, description="Temperature of the first round of draws.")
+
+
+async def drive(session: Session, params: SamplingSeedParams, _: Transcript | None) -> None:
+    """Draw at the given temperature, and once more at 2 where that did not vary."""
+    await _round(session, params, "", params.temperature)
+    if not _varies(session.transcript, ""):
+        await _round(session, params, "hot-", _HOT)
+
+
+async def _round(session: Session, params: SamplingSeedParams, prefix: str, temperature: float) -> None:
+    for step in _STEPS:
+        messages: Json = [{"role": "user", "content": params.prompt}]
+        body: dict[str, Json] = {"messages": messages, "max_tokens": params.max_tokens, "temperature": temperature}
+        if step.startswith("seed"):
+            body["seed"] = 11 if step.startswith("seed-a") else 12
+        await session.chat(prefix + step, body)
+
+
+def _varies(transcript: Transcript, prefix: str) -> bool:
+    """Tell whether the control's draws differ, or could not be read (then there is no point in drawing hotter)."""
+    texts = [_text(transcript, prefix + step) for step in ("free-1", "free-2")]
+    return None in texts or texts[0] != texts[1]
+
+
+def _text(transcript: Transcript, step: str) -> str | None:
+    exchange = transcript.get(step)
+    answer = reply.chat(exchange) if exchange is not None else None
+    return answer.text + answer.first.reasoning if isinstance(answer, reply.Answer) else None
+
+
+def judge(transcript: Transcript, _: SamplingSeedParams) -> Iterator[Finding]:
+    """Judge the round whose control varied."""
+    prefix = "hot-" if transcript.get("hot-free-1") is not None else ""
+    drawn = {step: reply.chat(found) for step in _STEPS if (found := transcript.get(prefix + step)) is not None}
+    seeded = [drawn.get(step) for step in ("seed-a1", "seed-b", "seed-a2")]
+    for answer in seeded:
+        missing = _PART.unless_answered("same-seed-same-text", answer, drawn.get("free-1"), drawn.get("free-2"))
+        if missing is not None:
+            yield missing
+            return
+    free = [answer for step in ("free-1", "free-2") if isinstance(answer := drawn.get(step), reply.Answer)]
+    first, other, again = (answer for answer in seeded if isinstance(answer, reply.Answer))
+    texts = {"first": _said(first), "other": _said(other), "again": _said(again)}
+    everything = (first, again, other, *free)
+    varied = len({_said(answer) for answer in free}) > 1
+    if texts["first"] == texts["again"]:
+        if not varied and texts["first"] == texts["other"]:
+            why = f"without a seed the text does not vary either, so a seed cannot show: {quote(texts['first'], 60)}"
+            yield _PART.undetermined("same-seed-same-text", why, *everything)
+            return
+        yield _PART.held("same-seed-same-text", f"twice {quote(texts['first'], 60)}", first, again)
+    else:
+        why = f"the same seed gave {quote(texts['first'], 50)} and {quote(texts['again'], 50)}"
+        yield _PART.no_effect("same-seed-same-text", why, *everything)
+        return
+    if texts["other"] != texts["first"]:
+        yield _PART.held("other-seed-other-text", f"another seed gave {quote(texts['other'], 60)}", first, other)
+    else:
+        why = f"seeds 11 and 12 gave the same text, draws without a seed differ: {quote(texts['first'], 60)}"
+        yield _PART.violated("other-seed-other-text", why, *everything)
+
+
+def _said(answer: reply.Answer) -> str:
+    return answer.text + answer.first.reasoning
+
+
+PROBE = Probe(
+    id="sampling_seed",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id="same-seed-same-text",
+            rule="Two requests that are equal, seed included, get the same sampled text.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="other-seed-other-text",
+            rule="Another seed gives another text where draws without a seed vary.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+    ),
+    params=SamplingSeedParams,
+    drive=drive,
+    judge=judge,
+    requests=5,
+    prompt_tokens=200,
+    output_tokens=120,
+)

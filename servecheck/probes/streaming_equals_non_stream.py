@@ -1,0 +1,205 @@
+"""A stream says the same as the whole reply.
+
+What it does: for several prompts, greedily, asks for the whole reply twice (the first warms the prefix cache, since a
+cold and a cached prompt may differ at a near-tie), then streams it, and compares text, reasoning and finish reason.
+Where they differ, it asks once more with logprobs and for another stream: a difference counts only where the two best
+tokens were further apart than 0.25 nat, or where streams agree among themselves and whole replies among themselves.
+
+Why it matters: lost words, doubled pieces and split characters appear in streams only, and only users see them.
+
+How it could be fooled: by other users' traffic changing the batch (a near-tie then flips), which the second look
+excuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.read import reply
+from servecheck.read.text import dig, quote, string
+from servecheck.stats import NEAR_TIE
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://platform.openai.com/docs/api-reference/chat-streaming"
+_PART = Part(mode=Mode.STREAM)
+_PROMPTS = (
+    "Explain in three sentences how rain forms.",
+    "Write a short poem about a river, with an emoji in every line.",
+    "Erzähle mir in zwei Sätzen, was ein Wörterbuch ist.",
+    "List five fruits, one a line, with a price in euros each.",
+)
+
+
+class StreamingEqualsParams(Params):
+    """What may be chosen in YAML."""
+
+    prompts: tuple[str, ...] = Field(
+        default=_PROMPTS, min_length=1, max_length=64, strict=False, description="The users' messages."
+    )
+    max_tokens: int = Field(default=24, ge=4, le=4096, description="Room for each answer.")
+
+
+class _Said(NamedTuple):
+    """What a client gets of a reply."""
+
+    text: str
+    reasoning: str
+    finish: str | None
+
+
+async def drive(session: Session, params: StreamingEqualsParams, _: Transcript | None) -> None:
+    """Whole twice, streamed once; where they differ, the evidence to tell why."""
+    for place, prompt in enumerate(params.prompts, start=1):
+        messages: Json = [{"role": "user", "content": prompt}]
+        body: dict[str, Json] = {
+            "messages": messages,
+            "max_tokens": params.max_tokens,
+            "temperature": 0,
+            "top_p": 1,
+        }
+        await session.chat(f"cold-{place}", body)
+        await session.chat(f"whole-{place}", body)
+        await session.chat(f"stream-{place}", {**body, "stream": True})
+        if _said(session.transcript, f"stream-{place}") != _said(session.transcript, f"whole-{place}"):
+            await session.chat(f"gaps-{place}", {**body, "logprobs": True, "top_logprobs": 2})
+            await session.chat(f"stream-again-{place}", {**body, "stream": True})
+            await session.chat(f"whole-again-{place}", body)
+
+
+def _read(transcript: Transcript, step: str) -> reply.Reply | None:
+    exchange = transcript.get(step)
+    return reply.chat(exchange) if exchange is not None else None
+
+
+def _said(transcript: Transcript, step: str) -> _Said | None:
+    answer = _read(transcript, step)
+    if not isinstance(answer, reply.Answer):
+        return None
+    text = answer.text
+    if answer.finish == "length":
+        # A cut by max_tokens may fall inside a character; engines then hold its bytes back or show U+FFFD.
+        text = text.rstrip("\ufffd")
+    return _Said(text, answer.first.reasoning, answer.finish)
+
+
+def judge(transcript: Transcript, params: StreamingEqualsParams) -> Iterator[Finding]:
+    """Judge each prompt's stream against its whole reply."""
+    for place in range(1, len(params.prompts) + 1):
+        whole, stream = _read(transcript, f"whole-{place}"), _read(transcript, f"stream-{place}")
+        missing = _PART.unless_answered("stream-text-equals-whole-text", stream, whole)
+        if missing is not None:
+            yield missing
+            continue
+        if not isinstance(whole, reply.Answer) or not isinstance(stream, reply.Answer):
+            why = "the whole reply to compare with did not come"
+            seen = [answer for answer in (whole, stream) if answer is not None]
+            yield _PART.undetermined("stream-text-equals-whole-text", why, *seen)
+            continue
+        yield from _compare(transcript, place, whole, stream)
+
+
+def _compare(transcript: Transcript, place: int, whole: reply.Answer, stream: reply.Answer) -> Iterator[Finding]:
+    check = "stream-text-equals-whole-text"
+    one, other = _said(transcript, f"whole-{place}"), _said(transcript, f"stream-{place}")
+    assert one is not None
+    assert other is not None
+    if (one.text, one.reasoning) != (other.text, other.reasoning):
+        yield _difference(transcript, place, one, other, whole, stream)
+        return
+    yield _PART.held(check, f"{len(one.text)} characters, all equal: {quote(one.text, 50)}", whole, stream)
+    finishes = "stream-finish-equals-whole-finish"
+    said = f"finish_reason {one.finish!r} whole, {other.finish!r} streamed"
+    yield (_PART.held if one.finish == other.finish else _PART.violated)(finishes, said, whole, stream)
+
+
+def _difference(
+    transcript: Transcript, place: int, one: _Said, other: _Said, whole: reply.Answer, stream: reply.Answer
+) -> Finding:
+    """Judge a difference: a near-tie is noise, a difference that both modes repeat is not."""
+    check = "stream-text-equals-whole-text"
+    left, right = one.reasoning + one.text, other.reasoning + other.text
+    at = _first_difference(left, right)
+    shown = (
+        f"they part at character {at}: whole {quote(left[at : at + 30], 34)}, streamed {quote(right[at : at + 30], 34)}"
+    )
+    seen = [
+        answer
+        for step in (f"gaps-{place}", f"stream-again-{place}", f"whole-again-{place}")
+        if isinstance(answer := _read(transcript, step), reply.Answer)
+    ]
+    gap = _gap(_read(transcript, f"gaps-{place}"), left[:at])
+    if gap is not None and gap <= NEAR_TIE:
+        why = f"equal up to a near-tie of {gap:.2f} nat, where either text is right; {shown}"
+        return _PART.held(check, why, whole, stream, *seen, gap_nat=round(gap, 3))
+    streams = {other, _said(transcript, f"stream-again-{place}")}
+    wholes = {one, _said(transcript, f"whole-again-{place}")}
+    if gap is None and (len(streams) > 1 or len(wholes) > 1):
+        why = f"greedy text does not repeat here, and no logprobs tell why; {shown}"
+        return _PART.undetermined(check, why, whole, stream, *seen)
+    if gap is not None and len(streams) > 1:
+        streamed_again = _said(transcript, f"stream-again-{place}")
+        if streamed_again is not None and streamed_again[:2] == one[:2]:
+            return _PART.violated(check, f"one stream of two lost or changed text; {shown}", whole, stream, *seen)
+    return _PART.violated(check, shown, whole, stream, *seen, **({} if gap is None else {"gap_nat": round(gap, 3)}))
+
+
+def _first_difference(left: str, right: str) -> int:
+    pairs = zip(left, right, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
+
+
+def _gap(gaps: reply.Reply | None, common: str) -> float | None:
+    """Return the distance in nat of the two best tokens after ``common``, ``None`` where no logprobs tell.
+
+    Tokens may include reasoning with its tags, so the place is found by the last characters before it. A server that
+    answers this request with another text has no say about the first one.
+    """
+    if not isinstance(gaps, reply.Answer):
+        return None
+    tokens = [string(dig(entry, "token")) for entry in gaps.first.logprobs]
+    tail = common[-24:]
+    found = "".join(tokens).find(tail)
+    if found < 0:
+        return None
+    at, length = found + len(tail), 0
+    for token, entry in zip(tokens, gaps.first.logprobs, strict=True):
+        length += len(token)
+        if length > at:
+            top = dig(entry, "top_logprobs")
+            values = [dig(item, "logprob") for item in top] if isinstance(top, list) else []
+            numbers = sorted((value for value in values if isinstance(value, int | float)), reverse=True)
+            return float(numbers[0] - numbers[1]) if len(numbers) > 1 else None
+    return None
+
+
+PROBE = Probe(
+    id="streaming_equals_non_stream",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id="stream-text-equals-whole-text",
+            rule="The joined pieces of a greedy stream are the text of the whole reply, near-ties aside.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="stream-finish-equals-whole-finish",
+            rule="A greedy stream ends for the same reason as the whole reply.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+    ),
+    params=StreamingEqualsParams,
+    drive=drive,
+    judge=judge,
+    requests=12,
+    prompt_tokens=500,
+    output_tokens=290,
+)

@@ -1,0 +1,187 @@
+"""The instrument's own test: every seeded fault must be caught by the check it names, no harmless oddity by any."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from servecheck import plan as plans
+from servecheck.model import Endpoint, Exchange, Json, Outcome, Status, Trial
+from servecheck.probe import Params, Probe
+from servecheck.reference import mutants, virtual
+from servecheck.reference.models import MODELS
+from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.server import ReferenceServer
+from servecheck.runner import Runner
+from servecheck.scenario import Scenario
+from servecheck.store import CaseEnd
+from servecheck.wire.memory import MemoryTransport
+from servecheck.wire.transport import Transport
+
+__all__ = ["KillMatrix", "Seen", "kill_matrix", "trials_on"]
+
+_ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
+_DEADLINE = 30.0
+
+
+class _Nothing:
+    """A keeper that keeps nothing: the self-test needs the trials only."""
+
+    def write(self, kind: str, **fields: Json) -> None:
+        """Keep nothing."""
+
+    def exchange(self, exchange: Exchange, *, endpoint: str, case: str | None) -> None:
+        """Keep nothing."""
+
+    def case(self, end: CaseEnd) -> None:
+        """Keep nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the probe said of one server under one reference model."""
+
+    probe: str
+    server: str
+    model: str
+    fault: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillMatrix:
+    """All that was tried. A fault counts as caught where it was caught under every model it was tried with."""
+
+    seen: tuple[Seen, ...] = field(default=(), repr=False)
+
+    def _names(self, *, fault: bool, only_missed: bool = False) -> set[tuple[str, str]]:
+        return {
+            (each.probe, each.server) for each in self.seen if each.fault is fault and (each.problem or not only_missed)
+        }
+
+    @property
+    def seeded(self) -> int:
+        """How many faults were seeded."""
+        return len(self._names(fault=True))
+
+    @property
+    def caught(self) -> int:
+        """How many of them were caught."""
+        return self.seeded - len(self._names(fault=True, only_missed=True))
+
+    @property
+    def variations(self) -> int:
+        """How many harmless variations were tried, the reference server itself among them."""
+        return len(self._names(fault=False))
+
+    @property
+    def false_alarms(self) -> int:
+        """How many of them were flagged."""
+        return len(self._names(fault=False, only_missed=True))
+
+    @property
+    def clean(self) -> bool:
+        """Whether every fault was caught and nothing harmless flagged."""
+        return not any(each.problem for each in self.seen)
+
+    @property
+    def sentence(self) -> str:
+        """The result in one line."""
+        return (
+            f"{self.caught} of {self.seeded} seeded faults caught, "
+            f"{self.false_alarms} of {self.variations} harmless variations flagged"
+        )
+
+    def misses(self) -> Iterator[str]:
+        """Yield a line for everything that went wrong."""
+        for each in self.seen:
+            if each.problem:
+                kind = "missed" if each.fault else "false alarm"
+                yield f"{kind}: {each.probe} on {each.server} ({each.model}): {each.problem}"
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the counts and the misses."""
+        return {
+            "seeded": self.seeded,
+            "caught": self.caught,
+            "variations": self.variations,
+            "false_alarms": self.false_alarms,
+            "misses": list(self.misses()),
+        }
+
+
+def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario], *, everything: bool) -> KillMatrix:
+    """Try every mutant and every harmless variation; ``everything`` under every model, else under one each in turn."""
+    known = mutants.discover()
+    seen: list[Seen] = []
+    for name in sorted(probes):
+        mine = [scenario for scenario in scenarios if scenario.probe == name]
+        found, harmless = known.get(name, ((), ()))
+        plain = Harmless(id="reference-server", server=ReferenceServer)
+        tried: list[Mutant | Harmless] = [plain, *found, *harmless]
+        for each in tried:
+            models = _models(each, everything=everything or each is plain)
+            seen += [_try(name, each, model, probes, mine) for model in models]
+    return KillMatrix(seen=tuple(seen))
+
+
+def _models(each: Mutant | Harmless, *, everything: bool) -> Iterable[str]:
+    models = each.models if isinstance(each, Mutant) else tuple(MODELS)
+    # A checksum spreads the fast set over the models, the same way in every process.
+    return models if everything else (models[zlib.crc32(each.id.encode()) % len(models)],)
+
+
+def _try(
+    name: str, each: Mutant | Harmless, model: str, probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario]
+) -> Seen:
+    trials = trials_on(each.make(model), probes, scenarios)
+    fault = isinstance(each, Mutant)
+    problem = _missed(each, trials) if isinstance(each, Mutant) else _flagged(trials)
+    return Seen(probe=name, server=each.id, model=model, fault=fault, problem=problem)
+
+
+def trials_on(
+    server: ReferenceServer,
+    probes: Mapping[str, Probe[Params]],
+    scenarios: Sequence[Scenario],
+    *,
+    trials: int | None = None,
+    seed: str = "selftest",
+) -> tuple[Trial, ...]:
+    """Run scenarios against a server in memory, under virtual time, and return the judged trials."""
+    settings = plans.Settings(
+        deadline=_DEADLINE, trials=trials, seed=seed, allow=frozenset(probes[each.probe].risk for each in scenarios)
+    )
+    plan = plans.Plan(
+        endpoints=(_ENDPOINT,),
+        scenarios=tuple(scenarios),
+        skips=(),
+        settings=settings,
+        estimate=plans.Estimate(requests=0, prompt_tokens=0, output_tokens=0),
+    )
+    runner = Runner(plan, probes, lambda endpoint: Transport(endpoint, app=MemoryTransport(server)), _Nothing())
+    virtual.run(runner.run(), limit=86_400.0)
+    return runner.trials
+
+
+def _missed(mutant: Mutant, trials: Sequence[Trial]) -> str:
+    said = {(finding.check, finding.outcome) for trial in trials for finding in trial.findings}
+    missing = [pair for pair in mutant.trips if pair not in said]
+    if not missing:
+        return ""
+    wanted = ", ".join(f"{check} {outcome}" for check, outcome in missing)
+    instead = sorted(f"{check} {outcome}" for check, outcome in said if outcome is not Outcome.HELD)
+    faults = [trial.reason for trial in trials if trial.fault is not None]
+    return f"wanted {wanted}; saw {', '.join([*instead, *faults]) or 'nothing wrong'}"
+
+
+def _flagged(trials: Sequence[Trial]) -> str:
+    wrong = [
+        f"{finding.check} {finding.outcome}: {finding.why}"
+        for trial in trials
+        for finding in trial.findings
+        if finding.outcome is not Outcome.HELD
+    ]
+    wrong += [trial.reason for trial in trials if trial.fault is not None or trial.status is Status.SKIPPED]
+    return "; ".join(wrong) if trials else "no trial"

@@ -1,0 +1,113 @@
+"""What a report is made of: one finished (or died) run as plain values. Decided elsewhere, only shown from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from servecheck.model import (
+    Cell,
+    Check,
+    Comparison,
+    Endpoint,
+    Exchange,
+    Fault,
+    Feature,
+    Fingerprint,
+    GroupTally,
+    Verdict,
+)
+
+__all__ = ["Cost", "InstrumentCheck", "RunReport", "Subject", "row_key"]
+
+
+def row_key(feature: str, endpoint: str) -> str:
+    """Return the name of a row on an endpoint, as a verdict writes it."""
+    return f"{feature}@{endpoint}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An endpoint with what is known about the server behind it."""
+
+    endpoint: Endpoint
+    fingerprint: Fingerprint
+
+    @property
+    def name(self) -> str:
+        """The endpoint's name in this run."""
+        return self.endpoint.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstrumentCheck:
+    """How well these probes catch faults that were put in on purpose, and how often they cry wolf."""
+
+    seeded: int
+    caught: int
+    variations: int
+    false_alarms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a run spent on one endpoint; tokens are ``None`` where the server did not report usage."""
+
+    endpoint: str
+    requests: int
+    seconds: float
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """Everything a report needs, and nothing that would have to be decided again.
+
+    ``started`` and ``finished`` are aware. ``complete`` is false where the run folder has no footer; ``interrupted``
+    says why, where that is known. ``features`` are in display order, and ``subjects`` have the reference first where
+    there is one. ``instrument`` is ``None`` where it is not known. ``remedies`` and ``faults`` (one per trial that had
+    one) are keyed by :func:`row_key`, ``checks`` and ``exchanges`` by id; an exchange that is evidence but not held
+    here is shown by its id alone. Confounders are names of fingerprint fields or property rows, or sentences.
+    """
+
+    id: str
+    started: datetime
+    finished: datetime | None
+    complete: bool
+    suite: str
+    command: tuple[str, ...]
+    tool_version: str
+    probes_digest: str
+    requests: int
+    subjects: tuple[Subject, ...]
+    features: tuple[Feature, ...]
+    cells: tuple[Cell, ...]
+    groups: tuple[GroupTally, ...]
+    verdict: Verdict
+    comparisons: tuple[Comparison, ...] = ()
+    reference: str | None = None
+    interrupted: str | None = None
+    broken_on_both: tuple[str, ...] = ()
+    confounders: tuple[str, ...] = ()
+    instrument: InstrumentCheck | None = None
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict)
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    remedies: Mapping[str, str] = field(default_factory=dict)
+    faults: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    costs: tuple[Cost, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, moment in (("started", self.started), ("finished", self.finished)):
+            if moment is not None and moment.tzinfo is None:
+                raise ValueError(f"{name} must be an aware datetime, got {moment.isoformat()}")
+
+    def cell(self, feature: str, endpoint: str) -> Cell | None:
+        """Return the cell of a row on an endpoint; ``None`` where the run ended before there was one."""
+        return next((cell for cell in self.cells if cell.feature == feature and cell.endpoint == endpoint), None)
+
+    def compared(self, feature: str) -> Iterator[Comparison]:
+        """Yield the comparisons of a row, one per candidate, in the run's order."""
+        return (comparison for comparison in self.comparisons if comparison.feature == feature)

@@ -1,0 +1,50 @@
+"""Writes every file that a run folder holds besides ``run.jsonl``; all of them can be made again from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from servecheck.errors import StoreError, UnknownName
+from servecheck.report import results
+from servecheck.report.data import RunReport
+from servecheck.report.evidence import Curl
+from servecheck.report.html import report_html
+from servecheck.report.junit import junit_xml
+from servecheck.report.markdown import evidence_md, report_md
+from servecheck.report.summary import summary_md
+from servecheck.report.view import view
+
+__all__ = ["FORMATS", "rendered", "write_all"]
+
+FORMATS = ("md", "html", "json", "junit", "summary")
+"""What ``report --format`` takes."""
+
+
+def rendered(run: RunReport, form: str, curl: Curl) -> str:
+    """Return the report in one of :data:`FORMATS`; raises ``UnknownName`` for another."""
+    if form == "json":
+        return results.results_text(run)
+    if form == "junit":
+        return junit_xml(run)
+    makers = {"md": report_md, "html": report_html, "summary": summary_md}
+    if form not in makers:
+        raise UnknownName("format", form, FORMATS)
+    return makers[form](view(run, curl))
+
+
+def write_all(run: RunReport, folder: Path, curl: Curl) -> None:
+    """Write all reports into ``folder``; raises ``StoreError`` where that fails."""
+    shown = view(run, curl)
+    files = {
+        "results.json": results.results_text(run),
+        "report.md": report_md(shown),
+        "evidence.md": evidence_md(shown),
+        "report.html": report_html(shown),
+        "summary.md": summary_md(shown),
+        "junit.xml": junit_xml(run),
+    }
+    try:
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise StoreError(f"cannot write the reports into {folder}: {error}") from error

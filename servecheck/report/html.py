@@ -1,0 +1,56 @@
+"""View → ``report.html``: one file that asks for nothing outside itself and runs no script; the facts of Markdown."""
+
+from __future__ import annotations
+
+import functools
+
+import jinja2
+from markupsafe import Markup
+
+from servecheck.report.markdown import templates_dir
+from servecheck.report.shapes import ExchangeView, ReportView
+from servecheck.report.text import is_plain_url, issue_words, lay_out, shorten, visible
+
+__all__ = ["report_html"]
+
+BODY_LIMIT = 8_000
+"""Bytes of a request or a reply; the middle of a longer one is left out."""
+
+CURL_LIMIT = 100_000
+"""Characters of a command; a longer one is made from ``run.jsonl``."""
+
+
+def report_html(view: ReportView) -> str:
+    """Return ``report.html``."""
+    return _environment().get_template("report.html.j2").render(v=view)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates_dir()),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,  # by name, Jinja2 would not escape in *.html.j2
+        finalize=_seen,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(body=_body, command=_command, issue=issue_words, shorten=shorten)
+    environment.tests.update(link=is_plain_url)
+    return environment
+
+
+def _seen(value: object) -> object:
+    """Write out what would not be seen: escaping alone lets controls and bidi overrides through."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _body(data: bytes) -> str:
+    return lay_out(data, BODY_LIMIT)
+
+
+def _command(exchange: ExchangeView) -> str:
+    if len(exchange.curl) <= CURL_LIMIT:
+        return exchange.curl
+    return f"# {len(exchange.curl):,} characters: make it from exchange {exchange.id} in run.jsonl"

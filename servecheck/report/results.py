@@ -1,0 +1,177 @@
+"""A run as ``results.json``: field by field into the frozen shape of :mod:`servecheck.schema.results_v1`."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from servecheck.model import DECIDED, Cell, Comparison, Feature, Finding, GroupTally, Kind, Known, Measured
+from servecheck.report.data import RunReport, Subject
+from servecheck.report.text import public_url
+from servecheck.schema.results_v1 import (
+    SCHEMA_ID,
+    CellV1,
+    ComparisonV1,
+    EndpointV1,
+    FindingV1,
+    GroupV1,
+    KnownV1,
+    MeasuredV1,
+    ResultsV1,
+    RunV1,
+    ToolV1,
+    VerdictV1,
+)
+
+__all__ = ["results_text", "to_results", "write"]
+
+
+def to_results(run: RunReport) -> dict[str, Any]:
+    """Return a run as the JSON object of ``results.json``.
+
+    Raises ``KeyError`` where a cell names a feature that the run does not list.
+    """
+    features = {feature.id: feature for feature in run.features}
+    results = ResultsV1(
+        schema=SCHEMA_ID,
+        complete=run.complete,
+        run=RunV1(
+            id=run.id,
+            started=run.started,
+            finished=run.finished,
+            suite=run.suite,
+            tool=ToolV1(version=run.tool_version, probes_digest=run.probes_digest),
+            requests=run.requests,
+        ),
+        endpoints=[_endpoint(subject, run.reference) for subject in run.subjects],
+        cells=[
+            _cell(cell, features[cell.feature])
+            for cell in sorted(run.cells, key=lambda cell: (cell.feature, cell.endpoint))
+        ],
+        groups=[_group(tally) for tally in sorted(run.groups, key=lambda tally: (tally.group, tally.endpoint))],
+        comparisons=[
+            _comparison(comparison)
+            for comparison in sorted(run.comparisons, key=lambda one: (one.feature, one.left, one.right))
+        ],
+        verdict=VerdictV1(
+            decision=run.verdict.decision,
+            sentence=run.verdict.sentence,
+            blockers=list(run.verdict.blockers),
+            caveats=list(run.verdict.caveats),
+            unknown=list(run.verdict.unknown),
+        ),
+    )
+    dumped: dict[str, Any] = _writable(results.model_dump(mode="json", by_alias=True))
+    for endpoint in dumped["endpoints"]:
+        for known in endpoint["fingerprint"].values():
+            if known["source"] is None:
+                del known["source"]
+    return dumped
+
+
+def results_text(run: RunReport) -> str:
+    """Return a run as the text of ``results.json``: indented, one final newline, no NaN."""
+    return json.dumps(to_results(run), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write(run: RunReport, path: Path) -> None:
+    """Write ``results.json``. Raises ``OSError`` where the path cannot be written."""
+    path.write_text(results_text(run), encoding="utf-8", newline="\n")
+
+
+def _writable(value: Any) -> Any:  # noqa: ANN401  (JSON in, JSON out)
+    """Write out lone surrogates, which no UTF-8 file can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", errors="backslashreplace").decode("utf-8")
+    if isinstance(value, list):
+        return [_writable(item) for item in value]
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return value
+
+
+def _measured(measured: Measured) -> MeasuredV1:
+    return {name: _figure(measured[name]) for name in sorted(measured)}
+
+
+def _figure(value: float | str | bool | None) -> float | str | bool | None:
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    return round(value, 6) if abs(value) >= 1 else float(f"{value:.6g}")
+
+
+def _endpoint(subject: Subject, reference: str | None) -> EndpointV1:
+    fields = subject.fingerprint.fields
+    return EndpointV1(
+        name=subject.name,
+        base_url=public_url(subject.endpoint.base_url),
+        model=subject.endpoint.model,
+        reference=subject.name == reference,
+        fingerprint={name: _known(fields[name]) for name in sorted(fields)},
+    )
+
+
+def _known(known: Known) -> KnownV1:
+    return KnownV1(value=known.value, how=known.how, source=known.source or None)
+
+
+def _finding(finding: Finding) -> FindingV1:
+    return FindingV1(
+        check=finding.check,
+        level=finding.level,
+        outcome=finding.outcome,
+        route=finding.route,
+        mode=finding.mode,
+        why=finding.why,
+        scenario=finding.scenario,
+        trial=finding.trial,
+        evidence=list(finding.evidence),
+        measured=_measured(finding.measured),
+    )
+
+
+def _cell(cell: Cell, feature: Feature) -> CellV1:
+    judged = cell.kind is Kind.JUDGED
+    return CellV1(
+        feature=cell.feature,
+        group=feature.group,
+        core=feature.core,
+        endpoint=cell.endpoint,
+        status=cell.status if judged or cell.status not in DECIDED else None,
+        reason=cell.reason,
+        skip_code=cell.skip_code,
+        kind=cell.kind,
+        trials=list(cell.trials) if judged else [],
+        value=cell.value,
+        how=None if judged else cell.how,
+        findings=[_finding(finding) for finding in cell.findings],
+        known_issues=list(cell.known_issues),
+    )
+
+
+def _group(tally: GroupTally) -> GroupV1:
+    return GroupV1(
+        group=tally.group,
+        endpoint=tally.endpoint,
+        status=tally.status,
+        supported=tally.supported,
+        total=tally.total,
+    )
+
+
+def _comparison(comparison: Comparison) -> ComparisonV1:
+    return ComparisonV1(
+        left=comparison.left,
+        right=comparison.right,
+        feature=comparison.feature,
+        delta=comparison.delta,
+        side=comparison.side,
+        why=comparison.why,
+        measured=_measured(comparison.measured),
+        confounders=list(comparison.confounders),
+        evidence=list(comparison.evidence),
+    )

@@ -1,0 +1,239 @@
+"""What a reader sees of a run, as plain frozen values: every word decided, nothing escaped, no format's syntax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from servecheck.model import How, Level
+
+__all__ = [
+    "Answer",
+    "Blocker",
+    "CheckSeen",
+    "EvidenceView",
+    "ExchangeView",
+    "Fact",
+    "FactRow",
+    "FaultView",
+    "GroupRow",
+    "MatrixGroup",
+    "MatrixRow",
+    "NotKnown",
+    "PropertyRow",
+    "Ref",
+    "ReportView",
+    "Shown",
+]
+
+
+class Ref(NamedTuple):
+    """Where the evidence of a cell is: ``slug`` is a heading's anchor; ``file`` is empty for the report itself."""
+
+    slug: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of the run: a mark, one to three words, and the sentence."""
+
+    mark: str
+    word: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A fact about an endpoint; ``value`` is empty where it is not known."""
+
+    value: str
+    how: How
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRow:
+    """One fact about every endpoint, in endpoint order."""
+
+    label: str
+    facts: tuple[Fact, ...]
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a matrix shows for one cell or group; ``endpoint`` names its column."""
+
+    endpoint: str
+    mark: str
+    tally: str
+    word: str
+    ref: Ref | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group's core rows on every endpoint; ``deltas`` has one entry per pair."""
+
+    group: str
+    cells: tuple[Shown, ...]
+    deltas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """Rows that say the same of the same endpoint: what blocks, or what is a caveat."""
+
+    number: int
+    endpoint: str
+    rows: tuple[tuple[str, Ref | None], ...]
+    mark: str
+    word: str
+    reason: str
+    remedy: str
+    known_issues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotKnown:
+    """One kind of thing that this run does not know: how many, what, and the first of them with their reasons."""
+
+    headline: str
+    items: tuple[str, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixRow:
+    """A row on every endpoint; ``deltas`` has one entry per pair, ``reasons`` one per cell not green and per note."""
+
+    feature: str
+    title: str
+    core: bool
+    cells: tuple[Shown, ...]
+    deltas: tuple[str, ...]
+    reasons: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixGroup:
+    """The rows of a group, in display order."""
+
+    group: str
+    rows: tuple[MatrixRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyRow:
+    """A property on every endpoint."""
+
+    feature: str
+    title: str
+    facts: tuple[Fact, ...]
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSeen:
+    """What one check saw, equal trials folded into one."""
+
+    check: str
+    level: Level
+    mark: str
+    word: str
+    rule: str
+    source: str
+    why: str
+    where: str
+    measured: tuple[tuple[str, str], ...]
+    expected: str | None
+    actual: str | None
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultView:
+    """Trouble that was not the server's: what it was, and our trace."""
+
+    kind: str
+    reason: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeView:
+    """One request and its reply: a line of facts, a line of times, both bodies as bytes, and the command to replay."""
+
+    id: str
+    step: str
+    request_line: str
+    status: str
+    ending: str
+    detail: str
+    timeline: str
+    content_type: str
+    request_body: bytes
+    reply_body: bytes
+    curl: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceView:
+    """Why a cell (or a comparison) says what it says. ``heading`` is plain ASCII, so that ``slug`` is its anchor."""
+
+    slug: str
+    endpoint: str
+    heading: tuple[str, str]
+    suffix: str
+    green: bool
+    mark: str
+    word: str
+    tally: str
+    core: bool
+    question: str
+    reason: str
+    parts: str
+    notes: tuple[str, ...]
+    known_issues: tuple[str, ...]
+    seen: tuple[CheckSeen, ...]
+    measured: tuple[tuple[str, str], ...]
+    faults: tuple[FaultView, ...]
+    exchanges: tuple[ExchangeView, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportView:
+    """A whole report, in reading order."""
+
+    banner: tuple[str, ...]
+    title: str
+    answer: Answer
+    endpoints: tuple[str, ...]
+    reference: str | None
+    pairs: tuple[tuple[str, str], ...]
+    facts: tuple[FactRow, ...]
+    groups: tuple[GroupRow, ...]
+    quiet_groups: tuple[str, ...]
+    blockers: tuple[Blocker, ...]
+    blocking_rows: int
+    not_known: tuple[NotKnown, ...]
+    provenance: str
+    instrument: str
+    caveats: tuple[Blocker, ...]
+    broken_on_both: tuple[str, ...]
+    properties: tuple[PropertyRow, ...]
+    confounders: tuple[str, ...]
+    matrix: tuple[MatrixGroup, ...]
+    evidence: tuple[EvidenceView, ...]
+    fingerprints: tuple[FactRow, ...]
+    command: str
+    costs: tuple[str, ...]
+    notes: tuple[str, ...]
+    base_urls: tuple[tuple[str, str], ...]
+
+    @property
+    def not_green(self) -> tuple[EvidenceView, ...]:
+        """The evidence that belongs into the report: what decides first, then display order."""
+        return tuple(evidence for evidence in self.evidence if not evidence.green)

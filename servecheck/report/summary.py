@@ -1,0 +1,51 @@
+"""View → ``summary.md`` for a job summary: sections in priority order, in a budget: too much is rejected whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from servecheck.report.markdown import IN_SUMMARY, render, section
+from servecheck.report.shapes import ReportView
+
+__all__ = ["SUMMARY_LIMIT", "summary_md"]
+
+SUMMARY_LIMIT = 900_000
+"""Bytes; GitHub refuses a step summary above 1024 KiB as a whole, and a job may have written one before ours."""
+
+
+def summary_md(view: ReportView, limit: int = SUMMARY_LIMIT) -> str:
+    """Return ``summary.md``: the sections that fit into ``limit`` bytes, the first always, and a line for the rest."""
+    shown: list[str] = []
+    left_out: list[str] = []
+    used = 0
+    for name, text in _sections(view):
+        size = len(text.encode("utf-8"))
+        if shown and used + size > limit - 2_000:
+            if name not in left_out:
+                left_out.append(name)
+            continue
+        shown.append(text)
+        used += size
+    if left_out:
+        shown.append(
+            f"**Left out to stay inside the budget of a job summary: {', '.join(left_out)}; see report.md.**\n"
+        )
+    return "".join(shown)
+
+
+def _sections(view: ReportView) -> Iterator[tuple[str, str]]:
+    values = {"v": view, "linked": False}
+    for name, template in (
+        ("the first screen", "first_screen"),
+        ("all that blocks", "more_blockers"),
+        ("the matrix", "matrix"),
+        ("caveats, properties, confounders and notes", "apart"),
+        ("the legend", "legend"),
+    ):
+        yield name, render(f"parts/{template}.md.j2", values)
+    if view.not_green:
+        yield "some of the evidence", "## Evidence\n\n"
+    for evidence in view.not_green:
+        yield "some of the evidence", section(evidence, IN_SUMMARY)
+    yield "fingerprints", render("parts/fingerprints.md.j2", values)
+    yield "how to reproduce", render("parts/reproduce.md.j2", values)

@@ -1,0 +1,415 @@
+"""A run from plan to report: carry it out into a run folder, and read any run folder back, judged anew.
+
+The report is always made from the folder, so judging offline gives the same cells as the run did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from servecheck import __version__, compare, features, verdict
+from servecheck.budget import Budget
+from servecheck.endpoints import key_variable, secret_headers
+from servecheck.errors import StoreError
+from servecheck.judging import BUILT_IN_CHECKS, Canaries, settle_hangs
+from servecheck.model import (
+    Cell,
+    Comparison,
+    Endpoint,
+    Exchange,
+    Fingerprint,
+    Json,
+    Level,
+    Risk,
+    SkipCode,
+    Status,
+    Transcript,
+    Trial,
+    Verdict,
+)
+from servecheck.plan import Estimate, Plan, Settings, Skip
+from servecheck.probe import Params, Probe
+from servecheck.read import reply
+from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
+from servecheck.runner import Connect, Progress, Runner, judged
+from servecheck.scenario import Scenario, Tune
+from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
+from servecheck.wire.transport import Transport
+
+__all__ = ["Connect", "carry_out", "connector", "plan_of", "probes_digest", "read_back"]
+
+Probes = Mapping[str, Probe[Params]]
+
+
+def connector(environ: Mapping[str, str]) -> Connect:
+    """Return how endpoints are reached over the network, with keys and secret headers from ``environ``."""
+
+    def connect(endpoint: Endpoint) -> Transport:
+        variable = key_variable(endpoint, environ)
+        held = {name: environ[name] for _, name in endpoint.header_envs}
+        secret_headers(endpoint, environ)  # raises where one is missing or would travel unencrypted
+        if variable is not None:
+            held[variable] = environ[variable]
+        return Transport(endpoint, secrets=held, key_env=variable)
+
+    return connect
+
+
+async def carry_out(
+    plan: Plan,
+    probes: Probes,
+    folder: Path,
+    connect: Connect,
+    *,
+    command: Sequence[str] = (),
+    budget: Budget | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+    resume: bool = False,
+    instrument: InstrumentCheck | None = None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> None:
+    """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
+
+    Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
+    """
+    writer = RunWriter(folder, resume=resume)
+    done: list[Trial] = []
+    last = 0
+    if resume:
+        reader = RunReader(folder)
+        done = [trial for trial in _trials(reader, probes) if trial.status is not Status.ERROR]
+        last = max((int(str(line["id"])[1:]) for line in reader.lines("exchange")), default=0)
+        if reader.header.get("probes_digest") != probes_digest(probes):
+            raise StoreError(f"{folder} was recorded by other probes than these; start a new run")
+    writer.header(**_header(plan, probes, command, now(), instrument))
+    runner = Runner(plan, probes, connect, writer, budget=budget, watch=watch, done=done)
+    runner.skip_to_id(last)
+    interrupted = None
+    try:
+        await runner.run()
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        interrupted = "interrupted by the user"
+        raise
+    except BaseException as error:
+        interrupted = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        _close(writer, folder, probes, runner, interrupted, now())
+
+
+def _close(
+    writer: RunWriter, folder: Path, probes: Probes, runner: Runner, interrupted: str | None, finished: datetime
+) -> None:
+    """Write the cells and the footer. Cells are for whoever reads the file without us; judging makes them again."""
+    for cell in _Judged(RunReader(folder), probes).cells:
+        row: dict[str, Json] = {"feature": cell.feature, "endpoint": cell.endpoint, "status": cell.status}
+        writer.write("cell", **row, reason=cell.reason, trials=to_json(cell.trials), skip_code=cell.skip_code)
+    writer.write(
+        "footer",
+        finished=finished.isoformat(),
+        complete=interrupted is None,
+        interrupted=interrupted,
+        spent={name: to_json(spent) for name, spent in runner.spent.items()},
+    )
+    writer.close()
+
+
+def read_back(folder: Path, probes: Probes) -> RunReport:
+    """Read a run folder and judge it anew; a run without a footer died, and its report says so first.
+
+    Raises ``StoreError`` where the folder holds no run.
+    """
+    reader = RunReader(folder)
+    judged_run = _Judged(reader, probes)
+    header, footer = reader.header, reader.footer
+    shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
+    finished = footer.get("finished") if footer else None
+    return RunReport(
+        id=str(header["id"]),
+        started=datetime.fromisoformat(str(header["started"])),
+        finished=datetime.fromisoformat(str(finished)) if finished else None,
+        complete=bool(footer and footer.get("complete")),
+        interrupted=_text(footer.get("interrupted")) if footer else None,
+        suite=str(header.get("suite", "")),
+        command=tuple(str(word) for word in _list(header.get("command"))),
+        tool_version=str(header.get("version", "")),
+        probes_digest=str(header.get("probes_digest", "")),
+        requests=sum(cost.requests for cost in judged_run.costs),
+        subjects=tuple(Subject(endpoint=endpoint, fingerprint=known) for endpoint, known in judged_run.subjects),
+        features=features.FEATURES,
+        cells=judged_run.cells,
+        groups=verdict.group_tallies(judged_run.cells, features.FEATURES),
+        verdict=judged_run.answer,
+        comparisons=judged_run.comparisons,
+        reference=judged_run.reference,
+        broken_on_both=judged_run.broken_on_both,
+        confounders=judged_run.confounders,
+        instrument=_instrument(header.get("instrument")),
+        exchanges=reader.exchanges(shown),
+        checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
+        faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
+        costs=judged_run.costs,
+    )
+
+
+def plan_of(folder: Path, probes: Probes) -> Plan:
+    """Return the plan that a run folder was recorded with, to go on with it."""
+    reader = RunReader(folder)
+    settings = _dict(reader.header.get("settings"))
+    trials = settings.get("trials")
+    return Plan(
+        endpoints=tuple(endpoint for endpoint, _ in reader.planned()),
+        scenarios=tuple(_scenarios(reader, probes).values()),
+        skips=tuple(
+            Skip(feature=str(skip["feature"]), code=str(skip["code"]), reason=str(skip["reason"]))
+            for item in _list(reader.header.get("skips"))
+            if (skip := _dict(item))
+        ),
+        settings=Settings(
+            suite=str(reader.header.get("suite", "standard")),
+            trials=trials if isinstance(trials, int) else None,
+            deadline=float(str(settings.get("deadline", 300.0))),
+            concurrency=int(str(settings.get("concurrency", 8))),
+            seed=str(settings.get("seed", "servecheck")),
+            allow=frozenset(Risk(str(risk)) for risk in _list(settings.get("allow"))),
+        ),
+        estimate=Estimate(requests=0, prompt_tokens=0, output_tokens=0),
+    )
+
+
+def probes_digest(probes: Probes) -> str:
+    """Return a digest of the code that decides: runs with unlike digests were judged by unlike rules."""
+    modules = [inspect.getmodule(probe.judge) or probe.judge for _, probe in sorted(probes.items())]
+    return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]
+
+
+@dataclass(slots=True)
+class _Judged:
+    """Everything that follows from a run folder and today's probes."""
+
+    reader: RunReader
+    probes: Probes
+    subjects: tuple[tuple[Endpoint, Fingerprint], ...] = ()
+    cells: tuple[Cell, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    confounders: tuple[str, ...] = ()
+    broken_on_both: tuple[str, ...] = ()
+    costs: tuple[Cost, ...] = ()
+    reference: str | None = None
+    answer: Verdict = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.subjects = self.reader.endpoints()
+        names = [endpoint.name for endpoint, _ in self.subjects]
+        self.reference = next((endpoint.name for endpoint, _ in self.subjects if endpoint.reference), None)
+        trials = _trials(self.reader, self.probes)
+        self.cells = tuple(_cells(self.reader, names, trials))
+        fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
+        found: list[Comparison] = []
+        for name in names:
+            if self.reference is not None and name != self.reference:
+                left, right = self.reference, name
+                found += compare.compare(
+                    self.cells, features.FEATURES, left=left, right=right, fingerprints=fingerprints
+                )
+                unlike = compare.confounders(
+                    fingerprints[left], fingerprints[right], self.cells, left=left, right=right
+                )
+                self.confounders = tuple(dict.fromkeys((*self.confounders, *unlike)))
+                both = compare.broken_on_both(self.cells, left, right)
+                self.broken_on_both = tuple(dict.fromkeys((*self.broken_on_both, *both)))
+        self.comparisons = tuple(found)
+        self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
+        self.costs = tuple(_costs(self.reader, names))
+
+
+def _trials(reader: RunReader, probes: Probes) -> list[Trial]:
+    scenarios = _scenarios(reader, probes)
+    known = {endpoint.name: (endpoint, fingerprint) for endpoint, fingerprint in reader.endpoints()}
+    references = {endpoint.name for endpoint, _ in known.values() if endpoint.reference}
+    kept: dict[str, Transcript] = {}
+    trials: list[Trial] = []
+    for end, exchanges, own in reader.cases():
+        scenario = scenarios.get(end.case.scenario)
+        if scenario is None:
+            raise StoreError(f"{reader.folder}: case {end.case.id} is of a scenario that the header does not hold")
+        probe = probes[scenario.probe]
+        endpoint, fingerprint = known[end.case.endpoint]
+        transcript = Transcript(exchanges=exchanges, model=endpoint.model, fingerprint=fingerprint)
+        trials.append(judged(end, scenario, probe, transcript, _canaries(end, own), kept.get(scenario.id)))
+        if probe.contrast is not None and end.case.endpoint in references:
+            kept[scenario.id] = transcript
+    return trials
+
+
+def _canaries(end: CaseEnd, own: Mapping[str, Exchange]) -> Canaries:
+    return Canaries(
+        before=own.get(end.before) if end.before else None,
+        after=tuple(own[identifier] for identifier in end.after if identifier in own),
+    )
+
+
+def _cells(reader: RunReader, names: Iterable[str], trials: Sequence[Trial]) -> Iterable[Cell]:
+    skips = {str(skip["feature"]): skip for item in _list(reader.header.get("skips")) if (skip := _dict(item))}
+    planned = {str(_dict(item)["feature"]) for item in _list(reader.header.get("scenarios"))}
+    by_row: dict[tuple[str, str], list[Trial]] = {}
+    for trial in trials:
+        by_row.setdefault((trial.case.feature, trial.case.endpoint), []).append(trial)
+    for name in names:
+        for feature in features.FEATURES:
+            mine = by_row.get((feature.id, name))
+            if mine:
+                yield verdict.cell(feature, name, _settled(mine))
+            elif feature.id in skips:
+                skip = skips[feature.id]
+                yield verdict.skipped(feature, name, str(skip["code"]), str(skip["reason"]))
+            elif feature.id in planned:
+                yield _not_reached(feature.id, name)
+            else:
+                yield verdict.no_probe(feature, name)
+
+
+def _settled(trials: Sequence[Trial]) -> list[Trial]:
+    settled: list[Trial] = []
+    for scenario in dict.fromkeys(trial.case.scenario for trial in trials):
+        settled += settle_hangs([trial for trial in trials if trial.case.scenario == scenario])
+    return settled
+
+
+def _not_reached(feature_id: str, endpoint: str) -> Cell:
+    feature = features.get(feature_id)
+    reason = "the run ended before this row was reached"
+    skipped = verdict.skipped(feature, endpoint, SkipCode.NOT_SELECTED, reason)
+    return replace(skipped, status=Status.ERROR, skip_code=None)
+
+
+def _costs(reader: RunReader, names: Sequence[str]) -> Iterable[Cost]:
+    requests = dict.fromkeys(names, 0)
+    seconds = dict.fromkeys(names, 0.0)
+    prompt: dict[str, int] = {}
+    output: dict[str, int] = {}
+    for line in reader.lines("exchange"):
+        name = str(line["endpoint"])
+        exchange = reader.exchange(line)
+        requests[name] += 1
+        seconds[name] += exchange.ended_at
+        usage = _usage(exchange)
+        if usage is not None:
+            prompt[name] = prompt.get(name, 0) + (usage.prompt or 0)
+            output[name] = output.get(name, 0) + (usage.completion or 0)
+    for name in names:
+        yield Cost(
+            endpoint=name,
+            requests=requests[name],
+            seconds=round(seconds[name], 1),
+            prompt_tokens=prompt.get(name),
+            output_tokens=output.get(name),
+        )
+
+
+def _usage(exchange: Exchange) -> reply.Usage | None:
+    if exchange.method != "POST":
+        return None
+    answer = reply.chat(exchange)
+    return answer.usage if isinstance(answer, reply.Answer) else None
+
+
+def _evidence(cell: Cell) -> Iterable[str]:
+    for finding in cell.findings:
+        yield from finding.evidence
+    for seen in cell.observed:
+        yield from seen.evidence
+    for fault in cell.faults:
+        yield from fault.evidence
+
+
+# --------------------------------------------------------------------------- header
+
+
+def _header(
+    plan: Plan, probes: Probes, command: Sequence[str], started: datetime, instrument: InstrumentCheck | None
+) -> dict[str, Json]:
+    settings = plan.settings
+    return {
+        "id": f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+        "started": started.isoformat(),
+        "version": __version__,
+        "probes_digest": probes_digest(probes),
+        "suite": settings.suite,
+        "command": list(command),
+        "settings": {
+            "trials": settings.trials,
+            "deadline": settings.deadline,
+            "concurrency": settings.concurrency,
+            "seed": settings.seed,
+            "allow": [str(risk) for risk in sorted(settings.allow)],
+        },
+        "instrument": to_json(instrument),
+        "endpoints": to_json(plan.endpoints),
+        "scenarios": [_scenario_fields(scenario) for scenario in plan.scenarios],
+        "skips": to_json(plan.skips),
+    }
+
+
+def _scenario_fields(scenario: Scenario) -> dict[str, Json]:
+    return {
+        "id": scenario.id,
+        "title": scenario.title,
+        "feature": scenario.feature,
+        "probe": scenario.probe,
+        "why": scenario.why,
+        "with": scenario.params.model_dump(mode="json"),
+        "trials": scenario.trials,
+        "tags": list(scenario.tags),
+        "tune": {check: {"level": tune.level, "because": tune.because} for check, tune in scenario.tune.items()},
+        "needs": list(scenario.needs),
+    }
+
+
+def _scenarios(reader: RunReader, probes: Probes) -> dict[str, Scenario]:
+    found = {}
+    for item in _list(reader.header.get("scenarios")):
+        fields = _dict(item)
+        probe = probes.get(str(fields["probe"]))
+        if probe is None:
+            raise StoreError(f"{reader.folder}: recorded by the probe {fields['probe']!r}, which does not exist here")
+        tuned = {check: _dict(tune) for check, tune in _dict(fields.get("tune")).items()}
+        trials = fields.get("trials")
+        found[str(fields["id"])] = Scenario(
+            id=str(fields["id"]),
+            title=str(fields["title"]),
+            feature=str(fields["feature"]),
+            probe=probe.id,
+            why=str(fields["why"]),
+            params=probe.params.model_validate(fields.get("with") or {}, strict=False),
+            trials=trials if isinstance(trials, int) else None,
+            tags=tuple(str(tag) for tag in _list(fields.get("tags"))),
+            tune={name: Tune(level=Level(str(it["level"])), because=str(it["because"])) for name, it in tuned.items()},
+            needs=tuple(str(need) for need in _list(fields.get("needs"))),
+            path=Path(str(fields["id"])),
+        )
+    return found
+
+
+def _instrument(value: Json) -> InstrumentCheck | None:
+    numbers = {name: number for name, number in _dict(value).items() if isinstance(number, int)}
+    return InstrumentCheck(**numbers) if len(numbers) == 4 else None
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _dict(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}

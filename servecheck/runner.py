@@ -1,0 +1,392 @@
+"""Carries out a plan: the only step that talks. Everything it sees goes to the store before anything is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+from servecheck import canary, identify
+from servecheck.budget import Budget, Spent
+from servecheck.errors import BudgetSpent, ServecheckError, UsageError
+from servecheck.features import get as feature_of
+from servecheck.judging import Canaries, is_anomaly, judge, settle_hangs
+from servecheck.model import (
+    Case,
+    Ending,
+    Endpoint,
+    Exchange,
+    Fault,
+    FaultKind,
+    Fingerprint,
+    SkipCode,
+    Status,
+    Transcript,
+    Trial,
+)
+from servecheck.plan import Plan
+from servecheck.probe import Params, Probe
+from servecheck.scenario import Scenario
+from servecheck.store import CaseEnd, Keeper, to_json
+from servecheck.wire.session import WireSession
+from servecheck.wire.transport import Transport
+
+__all__ = ["Connect", "Progress", "Runner"]
+
+Connect = Callable[[Endpoint], Transport]
+"""Makes the way to an endpoint; tests and the self-test give one that stays in memory."""
+
+_CANARY_EVERY = 25
+_SECOND_LOOK = 3
+_GIVE_UP_AFTER = 3  # sick canaries in a row; asking a dead server for ever helps nobody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What just happened, for whoever watches: a line of text, or a judged trial."""
+
+    endpoint: str
+    text: str = ""
+    trial: Trial | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Lane:
+    """One endpoint while the run goes on."""
+
+    endpoint: Endpoint
+    transport: Transport
+    fingerprint: Fingerprint = field(default_factory=lambda: Fingerprint(fields={}))
+    kind: str = "chat"
+    spent: Spent = field(default_factory=Spent)
+    last_canary: Exchange | None = None
+    since_canary: int = 0
+    sick_in_a_row: int = 0
+    trials: list[Trial] = field(default_factory=list)
+    transcripts: dict[str, Transcript] = field(default_factory=dict)
+
+    @property
+    def sick(self) -> bool:
+        return self.last_canary is not None and bool(canary.ailment(self.last_canary))
+
+
+class Runner:
+    """Runs one plan once. Endpoints on one host take turns, scenario by scenario; other hosts run at the same time."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        probes: Mapping[str, Probe[Params]],
+        connect: Connect,
+        writer: Keeper,
+        *,
+        budget: Budget | None = None,
+        watch: Callable[[Progress], None] = lambda _: None,
+        done: Sequence[Trial] = (),
+    ) -> None:
+        """``done`` are trials of an earlier, interrupted part of the same run; they are not repeated."""
+        self._plan = plan
+        self._probes = probes
+        self._connect = connect
+        self._writer = writer
+        self._budget = budget or Budget()
+        self._watch = watch
+        self._done = list(done)
+        self._ids = itertools.count(1)
+        self._began = 0.0
+        self.lanes: list[_Lane] = []
+
+    def skip_to_id(self, last: int) -> None:
+        """Number exchanges from ``last + 1``, where an earlier part of the run has used the others."""
+        self._ids = itertools.count(last + 1)
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All judged trials so far."""
+        return (*self._done, *(trial for lane in self.lanes for trial in lane.trials))
+
+    @property
+    def spent(self) -> dict[str, Spent]:
+        """What each endpoint was asked for."""
+        return {lane.endpoint.name: lane.spent for lane in self.lanes}
+
+    async def run(self) -> None:
+        """Run to the end; cancellation leaves a valid run folder behind."""
+        self._began = asyncio.get_running_loop().time()
+        async with AsyncExitStack() as stack:
+            for endpoint in self._plan.endpoints:
+                transport = await stack.enter_async_context(self._connect(endpoint))
+                self.lanes.append(_Lane(endpoint=endpoint, transport=transport))
+            hosts: dict[str, list[_Lane]] = {}
+            for lane in self.lanes:
+                hosts.setdefault(_host(lane.endpoint), []).append(lane)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for lanes in hosts.values():
+                        group.create_task(self._host(lanes))
+            except* ServecheckError as group_of_one:
+                raise group_of_one.exceptions[0] from None
+
+    async def _host(self, lanes: list[_Lane]) -> None:
+        for lane in lanes:
+            await self._prepare(lane)
+        for scenario in self._plan.scenarios:
+            for lane in lanes:
+                await self._scenario(lane, scenario)
+
+    # ------------------------------------------------------------------ getting to know an endpoint
+
+    async def _prepare(self, lane: _Lane) -> None:
+        session = self._session(lane, case=None, seed="identify")
+        asked = await self._until_ready(lane, session)
+        identity = identify.identify(lane.endpoint, asked)
+        lane.endpoint = self._with_model(lane.endpoint, identity)
+        lane.kind = identity.kind or "chat"
+        silent = all(exchange.status is None for exchange in asked.values())
+        if silent:
+            lane.last_canary = asked["models"]
+            lane.sick_in_a_row = _GIVE_UP_AFTER
+        else:
+            await self._canary(lane)
+            identity = identify.identify(lane.endpoint, asked, lane.last_canary)
+        lane.fingerprint = identity.fingerprint
+        self._writer.write(
+            "endpoint",
+            name=lane.endpoint.name,
+            endpoint=to_json(replace(lane.endpoint, kind=lane.kind)),
+            fingerprint=to_json(lane.fingerprint),
+            models=list(identity.models),
+            asked={step: exchange.id for step, exchange in asked.items()},
+            canary=lane.last_canary.id if lane.last_canary else None,
+        )
+        sign = canary.ailment(lane.last_canary) if lane.last_canary is not None else ""
+        engine = lane.fingerprint.value("engine") or "unknown engine"
+        version = lane.fingerprint.value("engine_version") or ""
+        about = f"{engine} {version}".strip() + f", model {lane.endpoint.model}"
+        self._watch(Progress(endpoint=lane.endpoint.name, text=f"not well: {sign}" if sign else about))
+
+    async def _until_ready(self, lane: _Lane, session: WireSession) -> dict[str, Exchange]:
+        """Ask what the server is, again while the caller allows it and nothing answers (a TPU server compiles long)."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._plan.settings.wait_ready
+        pause = 1.0
+        while True:
+            asked = await identify.ask(session)
+            ready = asked["models"].status is not None and asked["models"].status < 500
+            if ready or loop.time() + pause > until:
+                return asked
+            self._watch(Progress(endpoint=lane.endpoint.name, text=f"not ready yet: {_state(asked['models'])}"))
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 15.0)
+
+    @staticmethod
+    def _with_model(endpoint: Endpoint, identity: identify.Identity) -> Endpoint:
+        if endpoint.model is not None or not identity.models:
+            return endpoint
+        if len(identity.models) > 1:
+            listed = ", ".join(identity.models[:8])
+            raise UsageError(
+                f"endpoint {endpoint.name!r} serves {len(identity.models)} models ({listed}); "
+                f"choose one with --model {endpoint.name}=ID"
+            )
+        return replace(endpoint, model=identity.models[0])
+
+    async def _canary(self, lane: _Lane) -> Exchange:
+        path, body = canary.request(lane.kind)
+        session = self._session(lane, case=None, seed="canary")
+        exchange = await session.post("canary", path, body)
+        lane.last_canary, lane.since_canary = exchange, 0
+        lane.sick_in_a_row = lane.sick_in_a_row + 1 if canary.ailment(exchange) else 0
+        return exchange
+
+    # ------------------------------------------------------------------ cases
+
+    async def _scenario(self, lane: _Lane, scenario: Scenario) -> None:
+        probe = self._probes[scenario.probe]
+        skip = self._skip(lane, scenario)
+        wanted = self._plan.settings.trials or scenario.trials or (_SECOND_LOOK if probe.stochastic else 1)
+        have = [trial for trial in self._done if _is(trial, scenario, lane)]
+        number = len(have) + 1
+        while number <= wanted:
+            case = Case(
+                id=f"{scenario.id}@{lane.endpoint.name}#{number}",
+                scenario=scenario.id,
+                feature=scenario.feature,
+                endpoint=lane.endpoint.name,
+                trial=number,
+            )
+            trial = self._skipped(case, *skip) if skip else await self._case(lane, case, scenario, probe)
+            lane.trials.append(trial)
+            have.append(trial)
+            self._watch(Progress(endpoint=lane.endpoint.name, trial=trial))
+            if trial.skip_code is not None:
+                return
+            wanted = self._looks(wanted, have)
+            number += 1
+
+    def _looks(self, wanted: int, have: list[Trial]) -> int:
+        """Return how many trials there shall be: three where something did not hold and nobody said otherwise."""
+        if have[-1].fault is not None and have[-1].fault.kind is not FaultKind.EXCEPTION:
+            return len(have)  # the endpoint itself is in trouble; more of the same says nothing about the feature
+        hangs = sum(any(f.check == "reply-comes-within-the-deadline" for f in trial.findings) for trial in have)
+        if hangs >= 2:
+            return len(have)
+        if self._plan.settings.trials is None and any(trial.status is not Status.SUPPORTED for trial in have):
+            return max(wanted, _SECOND_LOOK)
+        return wanted
+
+    def _skip(self, lane: _Lane, scenario: Scenario) -> tuple[str, str] | None:
+        fits, why = identify.fits(scenario.feature, lane.kind)
+        if not fits:
+            return SkipCode.NOT_APPLICABLE, why
+        for needed in scenario.needs:
+            mine = [trial for trial in lane.trials if trial.case.feature == needed]
+            if mine and all(trial.status not in (Status.SUPPORTED, Status.DEGRADED) for trial in settle_hangs(mine)):
+                return f"needs:{needed}", f"{feature_of(needed).title} is {mine[-1].status} here"
+        return None
+
+    def _skipped(self, case: Case, code: str, reason: str) -> Trial:
+        self._writer.case(CaseEnd(case=case, skip_code=code, reason=reason))
+        return Trial(case=case, status=Status.SKIPPED, reason=reason, skip_code=code)
+
+    async def _case(self, lane: _Lane, case: Case, scenario: Scenario, probe: Probe[Params]) -> Trial:
+        if lane.sick and lane.sick_in_a_row < _GIVE_UP_AFTER:
+            await self._canary(lane)
+        before = lane.last_canary
+        if lane.sick:
+            end = CaseEnd(case=case, before=before.id if before else None)
+            return self._finish(lane, end, scenario, probe, Transcript())
+        session = self._session(lane, case=case.id, seed=f"{case.scenario}/{case.endpoint}/{case.trial}")
+        skip_code, reason = None, ""
+        with _our_faults() as faults:
+            try:
+                await probe.drive(session, scenario.params, self._reference_transcript(lane, scenario))
+            except BudgetSpent as error:
+                skip_code, reason = SkipCode.BUDGET, str(error)
+        after: list[Exchange] = []
+        lane.since_canary += 1
+        if skip_code is None:
+            after = await self._canaries_after(lane, session.transcript)
+        end = CaseEnd(
+            case=case,
+            before=before.id if before else None,
+            after=tuple(exchange.id for exchange in after),
+            fault=faults[0] if faults else None,
+            skip_code=skip_code,
+            reason=reason,
+        )
+        return self._finish(lane, end, scenario, probe, session.transcript, before, after)
+
+    def _finish(
+        self,
+        lane: _Lane,
+        end: CaseEnd,
+        scenario: Scenario,
+        probe: Probe[Params],
+        transcript: Transcript,
+        before: Exchange | None = None,
+        after: Sequence[Exchange] = (),
+    ) -> Trial:
+        canaries = Canaries(before=before or lane.last_canary, after=tuple(after))
+        reference = self._reference_transcript(lane, scenario)
+        trial = judged(end, scenario, probe, transcript, canaries, reference)
+        if trial.fault is not None and trial.fault.kind is FaultKind.EXCEPTION:
+            end = replace(end, fault=trial.fault)
+        self._writer.case(end)
+        for finding in trial.findings:
+            self._writer.write("finding", case=end.case.id, finding=to_json(finding))
+        if lane.endpoint.reference and (probe.contrast is not None or probe.needs_reference):
+            lane.transcripts[scenario.id] = transcript
+        return trial
+
+    async def _canaries_after(self, lane: _Lane, transcript: Transcript) -> list[Exchange]:
+        """Ask how the server is: after an anomaly (twice where the first is sick), after a denial, and now and then."""
+        odd = any(is_anomaly(exchange) for exchange in transcript)
+        denied = any(exchange.status in (401, 403) for exchange in transcript)
+        if not odd and not denied:
+            if lane.since_canary >= _CANARY_EVERY:
+                await self._canary(lane)
+            return []
+        asked = [await self._canary(lane)]
+        if odd and canary.ailment(asked[0]):
+            if asked[0].ending is not Ending.DEADLINE:
+                await asyncio.sleep(2.0)  # a server that restarts its worker is back at once
+            asked.append(await self._canary(lane))
+        return asked
+
+    def _reference_transcript(self, lane: _Lane, scenario: Scenario) -> Transcript | None:
+        if lane.endpoint.reference:
+            return None
+        left = next((other for other in self.lanes if other.endpoint.reference), None)
+        return left.transcripts.get(scenario.id) if left else None
+
+    def _session(self, lane: _Lane, *, case: str | None, seed: str) -> WireSession:
+        settings = self._plan.settings
+
+        def record(exchange: Exchange) -> None:
+            self._writer.exchange(exchange, endpoint=lane.endpoint.name, case=case)
+
+        return WireSession(
+            lane.endpoint,
+            lane.transport,
+            fingerprint=lane.fingerprint,
+            record=record,
+            next_id=lambda: f"x{next(self._ids):04d}",
+            began=self._began,
+            seed=f"{settings.seed}/{seed}",
+            deadline=settings.deadline,
+            concurrency=settings.concurrency,
+            budget=self._budget if case is not None else Budget(),
+            spent=lane.spent,
+        )
+
+
+def judged(
+    end: CaseEnd,
+    scenario: Scenario,
+    probe: Probe[Params],
+    transcript: Transcript,
+    canaries: Canaries,
+    reference: Transcript | None = None,
+) -> Trial:
+    """Judge an ended case; a bug of ours in the judge becomes a fault of this trial, with its trace."""
+    if end.skip_code is not None:
+        return Trial(case=end.case, status=Status.SKIPPED, reason=end.reason, skip_code=end.skip_code)
+    if end.fault is not None:
+        return Trial(case=end.case, status=Status.ERROR, reason=end.fault.reason, fault=end.fault)
+    with _our_faults() as faults:
+        trial = judge(end.case, scenario, probe, transcript, canaries, reference)
+    if faults:
+        return Trial(case=end.case, status=Status.ERROR, reason=faults[0].reason, fault=faults[0])
+    return trial
+
+
+@contextmanager
+def _our_faults() -> Iterator[list[Fault]]:
+    """Collect an exception of our own code as a fault: it must not end the run, nor look like the server's doing."""
+    faults: list[Fault] = []
+    try:
+        yield faults
+    except ServecheckError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the one place; see the docstring
+        trace = "".join(traceback.format_exception(error))
+        reason = f"servecheck's own fault: {type(error).__name__}: {error}"
+        faults.append(Fault(kind=FaultKind.EXCEPTION, reason=reason, trace=trace))
+
+
+def _is(trial: Trial, scenario: Scenario, lane: _Lane) -> bool:
+    return trial.case.scenario == scenario.id and trial.case.endpoint == lane.endpoint.name
+
+
+def _host(endpoint: Endpoint) -> str:
+    host = urlsplit(endpoint.base_url).hostname or ""
+    return "127.0.0.1" if host in ("localhost", "::1") or host.startswith("127.") else host
+
+
+def _state(exchange: Exchange) -> str:
+    return f"HTTP {exchange.status}" if exchange.status is not None else exchange.detail
