@@ -408,7 +408,7 @@ REFUSED_SCHEMAS: dict[str, tuple[Any, str]] = {
     "false": ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "impossible"),
     "endless": ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "required": ["a"], "properties": {
         "a": {"$ref": "#/$defs/a"}}}}}, "recursion"),
-    "itself": ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}}, "#/$defs/a"),
+    "itself": ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {}]}}}, "#/$defs/a"),
     "uniqueItems": ({"type": "array", "uniqueItems": True}, "uniqueItems"),
     "not": ({"not": {"type": "string"}}, "not"),
     "if": ({"if": {"type": "string"}}, "if"),
@@ -896,7 +896,9 @@ def streamed(server: ReferenceServer) -> bytes:
     async def conversation(client: Client) -> bytes:
         got = b""
         try:
-            async with client.streaming(SEA, temperature=0, logprobs=True) as reply:
+            async with client.streaming(
+                SEA, temperature=0, logprobs=True, stream_options={"include_usage": True}
+            ) as reply:
                 got += reply.headers["content-type"].encode() + b"\n"
                 async for data in reply.aiter_raw():
                     got += data
