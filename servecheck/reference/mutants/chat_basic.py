@@ -354,7 +354,7 @@ class _LongThoughts(Reasoning):
         if reading.thinks and len(self._readings) != known:
             more = encode(" ".join(["It was late, so the river slept."] * 12) + " ")
             reading.ids[2:2] = more
-            reading.sure[2:2] = [False] * len(more)
+            reading.shares[2:2] = [0.6] * len(more)
         return reading
 
 
@@ -442,7 +442,13 @@ MUTANTS = (
     Mutant(id="finish-eos-token", server=FinishEosToken, trips=((_FINISH, _V),)),
     Mutant(id="usage-dropped", server=UsageDropped, trips=((_USAGE, _V),), source="BerriAI/litellm#25410"),
     Mutant(id="usage-of-last-step", server=UsageOfLastStep, trips=((_USAGE, _V),), source="vllm-project/vllm#8625"),
-    Mutant(id="usage-quadratic", server=UsageQuadratic, trips=((_USAGE, _V),), source="vllm-project/vllm-omni#2313"),
+    Mutant(
+        id="usage-quadratic",
+        server=UsageQuadratic,
+        trips=((_USAGE, _V),),
+        source="vllm-project/vllm-omni#2313",
+        models=("obedient", "babbling", "reasoning"),  # a refusal of four words is billed as ten, which could be true
+    ),
     Mutant(id="usage-zero", server=UsageZero, trips=((_USAGE, _V),)),
     Mutant(id="limit-ignored", server=LimitIgnored, trips=((_USAGE, _V),), source="ollama/ollama#18575"),
     Mutant(id="upstream-name", server=UpstreamName, trips=(("model-is-the-one-asked-for", _V),)),

@@ -65,7 +65,7 @@ def _foreign(language: str | LanguageModel, words: str) -> LanguageModel:
             if not known:
                 ids, place = encode(words), 2 if reading.thinks else 0
                 reading.ids[place:place] = ids
-                reading.sure[place:place] = [True] * len(ids)
+                reading.shares[place:place] = [0.999] * len(ids)
             return reading
 
     made: LanguageModel = Foreign()

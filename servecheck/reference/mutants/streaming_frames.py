@@ -317,18 +317,6 @@ class LogprobNotANumber(ReferenceServer):
         return made
 
 
-class UsageBeforeFinish(ReferenceServer):
-    """Sends the usage chunk before the last finish reason, where a gateway that stops at usage loses the end."""
-
-    async def chunks(self, job: Job) -> AsyncIterator[Event]:
-        """Put the usage chunk in front of the finishing one."""
-        events = [event async for event in super().chunks(job)]
-        if job.include_usage:
-            events[-2:] = reversed(events[-2:])
-        for event in events:
-            yield event
-
-
 class RoleIsModel(ReferenceServer):
     """Calls the assistant ``model``, as another vendor's API does."""
 
@@ -618,7 +606,6 @@ MUTANTS = (
         trips=(("answers-as-stream", _V),),
         source="kserve/kserve#3886",
     ),
-    Mutant(id="usage-before-finish", server=UsageBeforeFinish, trips=(("finish-then-only-usage", _V),)),
     Mutant(id="role-is-model", server=RoleIsModel, trips=(("role-is-given", _V),)),
     Mutant(id="half-events", server=HalfEvents, trips=(("events-are-json", _V),)),
     Mutant(id="wrong-content-type", server=WrongContentType, trips=(("stream-is-event-stream", _V),)),
