@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Cut, Event, Reply, Request
+from servecheck.reference.base import Tally
 from servecheck.reference.engine import Job, Step
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
@@ -134,6 +135,15 @@ class UsageBeforeFinish(ReferenceServer):
                 }
             if event["choices"]:
                 yield event
+
+
+class IdPerChoice(ReferenceServer):
+    """Gives every choice of a stream an id of its own, as SGLang does."""
+
+    def chunk(self, job: Job, index: int, delta: Event, tally: Tally, finish: str | None = None) -> Event:
+        """Write the choice's index into the id."""
+        event = super().chunk(job, index, delta, tally, finish)
+        return {**event, "id": f"{event['id']}-{index}"}
 
 
 class FreshIds(ReferenceServer):
@@ -539,6 +549,7 @@ MUTANTS = (
     Mutant(id="finish-twice", server=FinishTwice, trips=(("one-finish-per-choice", _V),)),
     Mutant(id="text-after-finish", server=TextAfterFinish, trips=(("finish-then-only-usage", _V),)),
     Mutant(id="usage-before-finish", server=UsageBeforeFinish, trips=(("finish-then-only-usage", _V),)),
+    Mutant(id="id-per-choice", server=IdPerChoice, trips=(("choices-share-the-id", _V),)),
     Mutant(id="fresh-ids", server=FreshIds, trips=(("id-is-constant", _V),), source="BerriAI/litellm#1571"),
     Mutant(
         id="created-moves", server=CreatedMoves, trips=(("created-is-constant", _V),), source="BerriAI/litellm#1571"
