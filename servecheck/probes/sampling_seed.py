@@ -95,6 +95,10 @@ def judge(transcript: Transcript, _: SamplingSeedParams) -> Iterator[Finding]:
         return
     if texts["other"] != texts["first"]:
         yield _PART.held("other-seed-other-text", f"another seed gave {quote(texts['other'], 60)}", first, other)
+    elif any(_said(answer) == texts["first"] for answer in free):
+        # One fixed seed inside, and a cold prompt that differs from a cached one: the control varies all the same.
+        why = f"seeds 11 and 12 and a draw without a seed gave the same text: {quote(texts['first'], 60)}"
+        yield _PART.no_effect("other-seed-other-text", why, *everything)
     else:
         why = f"seeds 11 and 12 gave the same text, draws without a seed differ: {quote(texts['first'], 60)}"
         yield _PART.violated("other-seed-other-text", why, *everything)
