@@ -200,7 +200,9 @@ def _cut_short(answer: reply.Answer, schema: Json) -> bool:
     """
     if answer.finish != "length":
         return False
-    text = answer.text.lstrip()
+    # Letters written as escapes are the same letters; an escape that was cut in two goes with the cut.
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), answer.text.lstrip())
+    text = re.sub(r"\\(?:u[0-9a-fA-F]{0,3})?$", "", text)
     if text and not text.startswith("[" if dig(schema, "type") == "array" else "{"):
         return False
     keys = _required(schema)
