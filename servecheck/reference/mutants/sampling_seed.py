@@ -28,6 +28,26 @@ def _has_seed(body: Event) -> bool:
     return body.get("seed") is not None
 
 
+class _ColdDiffers(ReferenceServer):
+    """Draws otherwise where the prompt was not cached."""
+
+    def __init__(self, **config: Any) -> None:  # noqa: ANN401
+        super().__init__(**config)
+        self._cold: set[str] = set()
+
+    async def prefill(self, job: Job, index: int) -> None:
+        """Note what was not cached."""
+        await super().prefill(job, index)
+        if not job.prompt(index).cached:
+            self._cold.add(job.id)
+
+    def steps(self, job: Job, index: int, generated: list[int]) -> Iterator[Any]:
+        """Turn the seed of a cold request."""
+        if job.id in self._cold:
+            job = replace(job, sampling=replace(job.sampling, seed=job.sampling.seed + 1))
+        return super().steps(job, index, generated)
+
+
 # --------------------------------------------------------------------------- broken
 
 
@@ -118,27 +138,23 @@ class FirstTokenOnly(ReferenceServer):
         yield from super().steps(free, index, generated)
 
 
-class ReplicaSeeds(ReferenceServer):
-    """Stands for two replicas behind one address which mix the seed with a seed of their own, in turn."""
+class FixedAndIgnored(_ColdDiffers):
+    """Draws with one fixed seed whatever is asked; only a cold prompt gives other words than a cached one."""
 
-    def __init__(self, **config: Any) -> None:  # noqa: ANN401
-        super().__init__(**config)
-        self._turns = itertools.count()
-
-    def seed_of(self, body: Event) -> int | None:
-        """Mix in the replica; the third draw with a seed is the first replica's again only by chance of the order."""
-        seed = super().seed_of(body)
-        return None if seed is None else seed * 2 + (next(self._turns) // 2) % 2
+    def seed_of(self, _: Event) -> int | None:
+        """Fix the seed."""
+        return _FIXED
 
 
-class SeedFails(ReferenceServer):
-    """Fails inside with a 500 where a seed is given, and goes on serving others."""
+class GatewayGivesUp(ReferenceServer):
+    """Leaves its fast path for a seed, and the gateway in front answers with a page of HTML and a 504."""
 
-    def seed_of(self, body: Event) -> int | None:
-        """Fail."""
-        if _has_seed(body):
-            raise ApiError("unsupported generator", status=500, kind="InternalServerError")
-        return None
+    async def reply_chat(self, request: Request) -> Reply:
+        """Answer as a gateway."""
+        if not _has_seed(self.body_of(request)):
+            return await super().reply_chat(request)
+        page = b"<html><head><title>504 Gateway Time-out</title></head><body></body></html>"
+        return Reply(status=504, headers=(("content-type", "text/html"),), body=page, delay=10.0)
 
 
 class SeedHangs(ReferenceServer):
@@ -153,6 +169,19 @@ class SeedHangs(ReferenceServer):
 async def _nothing() -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
     yield b""
+
+
+class SeedFreezes(ReferenceServer):
+    """Freezes its engine loop at the first request with a seed: health is 200 ever after, and nothing is answered."""
+
+    frozen = False
+
+    async def reply_chat(self, request: Request) -> Reply:
+        """Freeze."""
+        self.frozen = self.frozen or _has_seed(self.body_of(request))
+        if self.frozen:
+            await asyncio.Event().wait()
+        return await super().reply_chat(request)
 
 
 class SeedKills(ReferenceServer):
@@ -180,24 +209,8 @@ class FixedWithoutSeed(ReferenceServer):
         return _FIXED if seed is None else seed
 
 
-class OnlyWarm(ReferenceServer):
+class OnlyWarm(_ColdDiffers):
     """Draws otherwise where the prompt was not cached, as numbers do that are summed in another order."""
-
-    async def prefill(self, job: Job, index: int) -> None:
-        """Look at the cache first."""
-        await super().prefill(job, index)
-        if not job.prompt(index).cached:
-            self._cold.add(job.id)
-
-    def steps(self, job: Job, index: int, generated: list[int]) -> Iterator[Any]:
-        """Turn the seed of a cold request."""
-        if job.id in self._cold:
-            job = replace(job, sampling=replace(job.sampling, seed=job.sampling.seed + 1))
-        return super().steps(job, index, generated)
-
-    def __init__(self, **config: Any) -> None:  # noqa: ANN401
-        super().__init__(**config)
-        self._cold: set[str] = set()
 
 
 class OtherGenerator(ReferenceServer):
@@ -281,8 +294,10 @@ MUTANTS = (
     Mutant(id="seed-means-greedy", server=SeedMeansGreedy, trips=((_OTHER, _V),)),
     Mutant(id="generator-carried-over", server=GeneratorCarriedOver, trips=((_SAME, _N),)),
     Mutant(id="first-token-only", server=FirstTokenOnly, trips=((_SAME, _N),)),
-    Mutant(id="seed-fails", server=SeedFails, trips=((_SAME, _V),)),
+    Mutant(id="fixed-and-ignored", server=FixedAndIgnored, trips=((_OTHER, _N),)),
+    Mutant(id="gateway-gives-up", server=GatewayGivesUp, trips=((_SAME, _V),), source="BerriAI/litellm#9551"),
     Mutant(id="seed-hangs", server=SeedHangs, trips=((HANGS_NOT.id, _V),)),
+    Mutant(id="seed-freezes", server=SeedFreezes, trips=((STAYS_HEALTHY.id, _V),), source="vllm-project/vllm#36451"),
     Mutant(
         id="seed-kills", server=SeedKills, trips=((STAYS_HEALTHY.id, _V),), source="vllm-project/tpu-inference#1850"
     ),
