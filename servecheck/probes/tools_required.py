@@ -147,12 +147,13 @@ def _judge(part: Part, answer: reply.Reply | None, control: reply.Reply | None, 
         why = f"the call was cut by max_tokens twice: {quote(calls[0].arguments, 60)}"
         yield part.undetermined(called, why, answer)
         return
-    yield part.held(called, f"{len(calls)} call(s) of {calls[0].name}", answer, control or answer)
+    yield part.held(called, f"{len(calls)} call(s) of {quote(calls[0].name or '', 60)}", answer, control or answer)
     other = next((call for call in whole if call.name != name), None)
     if other is not None:
-        yield part.violated("called-tool-is-the-offered-one", f"called {other.name!r}, offered {name!r}", answer)
+        said = quote(other.name, 60) if other.name else "a function without a name"
+        yield part.violated("called-tool-is-the-offered-one", f"called {said}, offered {quote(name)}", answer)
     else:
-        yield part.held("called-tool-is-the-offered-one", f"called {name!r}", answer)
+        yield part.held("called-tool-is-the-offered-one", f"called {quote(name)}", answer)
     yield _judge_ids(part, answer)
     yield from _judge_arguments(part, answer, whole, strict=strict)
     finish = answer.finish
@@ -182,7 +183,9 @@ def _no_call(part: Part, answer: reply.Answer, control: reply.Reply | None, name
         if name and name in text and (answer.finish != "length" or _holds_whole_call(text, name)):
             return part.violated(check, f"the call came back as {where}: {quote(text)}", answer)
     seen = quote(answer.text)
-    if answer.finish == "length" and name and name in answer.text:
+    # A call opens with a brace, a bracket or a tag, in every format that a parser knows.
+    opened = answer.text.lstrip().startswith(("{", "[", "<")) or (name and name in answer.text)
+    if answer.finish == "length" and opened:
         return part.undetermined(check, f"the call was cut by max_tokens twice, and is shown as text: {seen}", answer)
     if answer.finish == "length" and not answer.text.strip():
         why = "max_tokens went into the reasoning" if thought else "max_tokens was spent and nothing shown"

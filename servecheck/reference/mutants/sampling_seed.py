@@ -28,26 +28,6 @@ def _has_seed(body: Event) -> bool:
     return body.get("seed") is not None
 
 
-class _ColdDiffers(ReferenceServer):
-    """Draws otherwise where the prompt was not cached."""
-
-    def __init__(self, **config: Any) -> None:  # noqa: ANN401
-        super().__init__(**config)
-        self._cold: set[str] = set()
-
-    async def prefill(self, job: Job, index: int) -> None:
-        """Note what was not cached."""
-        await super().prefill(job, index)
-        if not job.prompt(index).cached:
-            self._cold.add(job.id)
-
-    def steps(self, job: Job, index: int, generated: list[int]) -> Iterator[Any]:
-        """Turn the seed of a cold request."""
-        if job.id in self._cold:
-            job = replace(job, sampling=replace(job.sampling, seed=job.sampling.seed + 1))
-        return super().steps(job, index, generated)
-
-
 # --------------------------------------------------------------------------- broken
 
 
@@ -138,14 +118,6 @@ class FirstTokenOnly(ReferenceServer):
         yield from super().steps(free, index, generated)
 
 
-class FixedAndIgnored(_ColdDiffers):
-    """Draws with one fixed seed whatever is asked; only a cold prompt gives other words than a cached one."""
-
-    def seed_of(self, _: Event) -> int | None:
-        """Fix the seed."""
-        return _FIXED
-
-
 class GatewayGivesUp(ReferenceServer):
     """Leaves its fast path for a seed, and the gateway in front answers with a page of HTML and a 504."""
 
@@ -209,8 +181,24 @@ class FixedWithoutSeed(ReferenceServer):
         return _FIXED if seed is None else seed
 
 
-class OnlyWarm(_ColdDiffers):
+class OnlyWarm(ReferenceServer):
     """Draws otherwise where the prompt was not cached, as numbers do that are summed in another order."""
+
+    def __init__(self, **config: Any) -> None:  # noqa: ANN401
+        super().__init__(**config)
+        self._cold: set[str] = set()
+
+    async def prefill(self, job: Job, index: int) -> None:
+        """Note what was not cached."""
+        await super().prefill(job, index)
+        if not job.prompt(index).cached:
+            self._cold.add(job.id)
+
+    def steps(self, job: Job, index: int, generated: list[int]) -> Iterator[Any]:
+        """Turn the seed of a cold request."""
+        if job.id in self._cold:
+            job = replace(job, sampling=replace(job.sampling, seed=job.sampling.seed + 1))
+        return super().steps(job, index, generated)
 
 
 class OtherGenerator(ReferenceServer):
@@ -294,7 +282,6 @@ MUTANTS = (
     Mutant(id="seed-means-greedy", server=SeedMeansGreedy, trips=((_OTHER, _V),)),
     Mutant(id="generator-carried-over", server=GeneratorCarriedOver, trips=((_SAME, _N),)),
     Mutant(id="first-token-only", server=FirstTokenOnly, trips=((_SAME, _N),)),
-    Mutant(id="fixed-and-ignored", server=FixedAndIgnored, trips=((_OTHER, _N),)),
     Mutant(id="gateway-gives-up", server=GatewayGivesUp, trips=((_SAME, _V),), source="BerriAI/litellm#9551"),
     Mutant(id="seed-hangs", server=SeedHangs, trips=((HANGS_NOT.id, _V),)),
     Mutant(id="seed-freezes", server=SeedFreezes, trips=((STAYS_HEALTHY.id, _V),), source="vllm-project/vllm#36451"),
