@@ -15,6 +15,7 @@ from servecheck.reference.base import Answer, Tally
 from servecheck.reference.constraint import AnyObject, Choose, Constraint
 from servecheck.reference.engine import Job
 from servecheck.reference.fields import ApiError
+from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
 
@@ -427,6 +428,7 @@ HARMLESS = (
     Harmless(id="escaped-letters", server=EscapedLetters),
     Harmless(id="no-spaces", server=NoSpaces),
     Harmless(id="slow-first-use", server=SlowFirstUse),
+    Harmless(id="long-thought", server=LongThought, source="vllm-project/vllm#48748"),
     Harmless(id="thinking-off", server=ThinkingOff, source="vllm-project/vllm#47027"),
     Harmless(id="other-reasoning-field", server=OtherReasoningField, source="vllm-project/vllm#50624"),
     Harmless(id="extra-fields", server=ExtraFields),

@@ -16,6 +16,7 @@ from servecheck.reference.chat import Toolbox
 from servecheck.reference.constraint import Choose, Constraint
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
+from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.parsing import CallDelta
 from servecheck.reference.server import ReferenceServer
@@ -678,4 +679,5 @@ HARMLESS = (
     Harmless(id="other-reasoning-field", server=OtherReasoningField, source="vllm-project/vllm#50624"),
     Harmless(id="ping-comments", server=PingComments, source="theopenco/llmgateway#2334"),
     Harmless(id="slow-first-use", server=SlowFirstUse),
+    Harmless(id="long-thought", server=LongThought, source="vllm-project/vllm#48748"),
 )
