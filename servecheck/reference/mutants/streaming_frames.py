@@ -120,6 +120,22 @@ class TextAfterFinish(ReferenceServer):
                 yield {**event, "choices": [choice]}
 
 
+class UsageBeforeFinish(ReferenceServer):
+    """Sends the usage event before the finishing chunk, so that it cannot be the whole bill's last word."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Bill first, finish afterwards."""
+        async for event in super().chunks(job):
+            if _finish(event) and job.include_usage:
+                yield {
+                    **event,
+                    "choices": [],
+                    "usage": {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10},
+                }
+            if event["choices"]:
+                yield event
+
+
 class FreshIds(ReferenceServer):
     """Gives every chunk of one answer an id of its own, so that chunks cannot be told together."""
 
@@ -444,6 +460,7 @@ MUTANTS = (
     Mutant(id="finish-on-every-chunk", server=FinishOnEveryChunk, trips=(("one-finish-per-choice", _V),)),
     Mutant(id="finish-twice", server=FinishTwice, trips=(("one-finish-per-choice", _V),)),
     Mutant(id="text-after-finish", server=TextAfterFinish, trips=(("finish-then-only-usage", _V),)),
+    Mutant(id="usage-before-finish", server=UsageBeforeFinish, trips=(("finish-then-only-usage", _V),)),
     Mutant(id="fresh-ids", server=FreshIds, trips=(("id-is-constant", _V),), source="BerriAI/litellm#1571"),
     Mutant(
         id="created-moves", server=CreatedMoves, trips=(("created-is-constant", _V),), source="BerriAI/litellm#1571"
@@ -469,7 +486,12 @@ MUTANTS = (
         trips=(("stream-is-not-cut", _V),),
         source="nicolerenee/infra#2078",
     ),
-    Mutant(id="error-then-done", server=ErrorThenDone, trips=(("no-error-event", _V),)),
+    Mutant(
+        id="error-then-done",
+        server=ErrorThenDone,
+        trips=(("no-error-event", _V),),
+        source="vllm-project/vllm#43031",
+    ),
     Mutant(
         id="error-instead-of-stream",
         server=ErrorInsteadOfStream,
