@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from servecheck.reference.answers import prose
-from servecheck.reference.models import Reading, Reasoning
+from servecheck.reference.models import Reasoning
 from servecheck.reference.server import ReferenceServer
-from servecheck.reference.tokens import THINK_CLOSE, encode
 
 __all__ = ["LongThinking", "LongThought"]
 
@@ -18,14 +16,9 @@ _WORDS = 220
 class LongThinking(Reasoning):
     """Thinks some hundred tokens, then does as it is told."""
 
-    def read(self, prompt: Sequence[int]) -> Reading:
-        """Return the reading with a longer thought."""
-        reading = super().read(prompt)
-        if reading.thinks and (end := reading.ids.index(THINK_CLOSE)) < _WORDS:
-            more = encode(" " + prose(_WORDS, reading.key) + "\n")
-            reading.ids[end:end] = more
-            reading.sure[end:end] = [False] * len(more)
-        return reading
+    def thought(self, key: bytes) -> str:
+        """Return a longer thought."""
+        return prose(_WORDS, key)
 
 
 class LongThought(ReferenceServer):
