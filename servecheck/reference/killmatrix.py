@@ -112,7 +112,11 @@ class KillMatrix:
 
 
 def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario], *, everything: bool) -> KillMatrix:
-    """Try every mutant and every harmless variation; ``everything`` under every model, else under one each in turn."""
+    """Try every mutant and every harmless variation.
+
+    ``everything`` tries each under every model, with as many trials as a run would take; else one trial under one
+    model each, which is enough to catch a fault that is there all the time.
+    """
     known = mutants.discover()
     seen: list[Seen] = []
     for name in sorted(probes):
@@ -122,7 +126,7 @@ def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenari
         tried: list[Mutant | Harmless] = [plain, *found, *harmless]
         for each in tried:
             models = _models(each, everything=everything or each is plain)
-            seen += [_try(name, each, model, probes, mine) for model in models]
+            seen += [_try(name, each, model, probes, mine, None if everything else 1) for model in models]
     return KillMatrix(seen=tuple(seen))
 
 
@@ -133,9 +137,14 @@ def _models(each: Mutant | Harmless, *, everything: bool) -> Iterable[str]:
 
 
 def _try(
-    name: str, each: Mutant | Harmless, model: str, probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario]
+    name: str,
+    each: Mutant | Harmless,
+    model: str,
+    probes: Mapping[str, Probe[Params]],
+    scenarios: Sequence[Scenario],
+    count: int | None,
 ) -> Seen:
-    trials = trials_on(each.make(model), probes, scenarios)
+    trials = trials_on(each.make(model), probes, scenarios, trials=count)
     fault = isinstance(each, Mutant)
     problem = _missed(each, trials) if isinstance(each, Mutant) else _flagged(trials)
     return Seen(probe=name, server=each.id, model=model, fault=fault, problem=problem)
