@@ -10,7 +10,6 @@ from servecheck import plan as plans
 from servecheck.model import Endpoint, Exchange, Json, Outcome, Status, Trial
 from servecheck.probe import Params, Probe
 from servecheck.reference import mutants, virtual
-from servecheck.reference.models import MODELS
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
 from servecheck.runner import Runner
@@ -131,7 +130,7 @@ def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenari
 
 
 def _models(each: Mutant | Harmless, *, everything: bool) -> Iterable[str]:
-    models = each.models if isinstance(each, Mutant) else tuple(MODELS)
+    models = each.models
     # A checksum spreads the fast set over the models, the same way in every process.
     return models if everything else (models[zlib.crc32(each.id.encode()) % len(models)],)
 
