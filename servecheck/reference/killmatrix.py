@@ -22,6 +22,7 @@ __all__ = ["KillMatrix", "Seen", "kill_matrix", "trials_on"]
 
 _ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
 _DEADLINE = 30.0
+_FAST_VARIATIONS = 2
 
 
 class _Nothing:
@@ -113,8 +114,8 @@ class KillMatrix:
 def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario], *, everything: bool) -> KillMatrix:
     """Try every mutant and every harmless variation.
 
-    ``everything`` tries each under every model, with as many trials as a run would take; else one trial under one
-    model each, which is enough to catch a fault that is there all the time.
+    ``everything`` tries each under every model. Else the fast set: for every check the first mutant that trips it,
+    and a few variations a probe, each under one model. One trial is enough to catch a fault that is there all the time.
     """
     known = mutants.discover()
     seen: list[Seen] = []
@@ -123,10 +124,21 @@ def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenari
         found, harmless = known.get(name, ((), ()))
         plain = Harmless(id="reference-server", server=ReferenceServer)
         tried: list[Mutant | Harmless] = [plain, *found, *harmless]
+        if not everything:
+            tried = [plain, *_one_for_each_check(found), *harmless[:_FAST_VARIATIONS]]
         for each in tried:
-            models = _models(each, everything=everything or each is plain)
-            seen += [_try(name, each, model, probes, mine, None if everything else 1) for model in models]
+            models = _models(each, everything=everything)
+            seen += [_try(name, each, model, probes, mine) for model in models]
     return KillMatrix(seen=tuple(seen))
+
+
+def _one_for_each_check(found: Sequence[Mutant]) -> Iterator[Mutant]:
+    """Yield mutants until every (check, outcome) that any of them trips was tripped once."""
+    tripped: set[tuple[str, Outcome]] = set()
+    for mutant in found:
+        if not tripped.issuperset(mutant.trips):
+            tripped.update(mutant.trips)
+            yield mutant
 
 
 def _models(each: Mutant | Harmless, *, everything: bool) -> Iterable[str]:
@@ -141,9 +153,8 @@ def _try(
     model: str,
     probes: Mapping[str, Probe[Params]],
     scenarios: Sequence[Scenario],
-    count: int | None,
 ) -> Seen:
-    trials = trials_on(each.make(model), probes, scenarios, trials=count)
+    trials = trials_on(each.make(model), probes, scenarios)
     fault = isinstance(each, Mutant)
     problem = _missed(each, trials) if isinstance(each, Mutant) else _flagged(trials)
     return Seen(probe=name, server=each.id, model=model, fault=fault, problem=problem)
@@ -154,7 +165,7 @@ def trials_on(
     probes: Mapping[str, Probe[Params]],
     scenarios: Sequence[Scenario],
     *,
-    trials: int | None = None,
+    trials: int = 1,
     seed: str = "selftest",
 ) -> tuple[Trial, ...]:
     """Run scenarios against a server in memory, under virtual time, and return the judged trials."""
