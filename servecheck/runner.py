@@ -144,8 +144,8 @@ class Runner:
         session = self._session(lane, case=None, seed="identify")
         asked = await self._until_ready(lane, session)
         identity = identify.identify(lane.endpoint, asked)
-        lane.endpoint = self._with_model(lane.endpoint, identity)
         lane.kind = identity.kind or "chat"
+        lane.endpoint = replace(self._with_model(lane.endpoint, identity), kind=lane.kind)
         silent = all(exchange.status is None for exchange in asked.values())
         if silent:
             lane.last_canary = asked["models"]
@@ -157,7 +157,7 @@ class Runner:
         self._writer.write(
             "endpoint",
             name=lane.endpoint.name,
-            endpoint=to_json(replace(lane.endpoint, kind=lane.kind)),
+            endpoint=to_json(lane.endpoint),
             fingerprint=to_json(lane.fingerprint),
             models=list(identity.models),
             asked={step: exchange.id for step, exchange in asked.items()},
