@@ -104,8 +104,9 @@ class Refused:
 
     @property
     def message(self) -> str:
-        """The message, empty where there is none."""
-        return (reply.message_of(self.body) or string(self.body)).strip()
+        """The message, empty where there is none; plain text is one, a page is none."""
+        plain = self.text.decode("utf-8", "replace") if self.body is None and b"<" not in self.text[:20] else ""
+        return (reply.message_of(self.body) or string(self.body) or plain).strip()
 
 
 def refusal(exchange: Exchange) -> Refused | None:
