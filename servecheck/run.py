@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
-from servecheck import __version__, compare, features, verdict
+from servecheck import __version__, compare, features, root_causes, verdict
 from servecheck.budget import Budget
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
@@ -162,6 +162,8 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
         exchanges=reader.exchanges(shown),
         checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
+        causes={row_key(row, hit.endpoint): hit.cause.title for hit in judged_run.causes for row in hit.rows},
+        remedies={row_key(row, hit.endpoint): hit.cause.remedy for hit in judged_run.causes for row in hit.rows},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
     )
@@ -219,6 +221,7 @@ class _Judged:
     confounders: tuple[str, ...] = ()
     broken_on_both: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
+    causes: tuple[root_causes.Hit, ...] = ()
     reference: str | None = None
     answer: Verdict = field(init=False)
 
@@ -245,6 +248,7 @@ class _Judged:
         self.comparisons = tuple(found)
         self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
         self.costs = tuple(_costs(self.reader, names))
+        self.causes = root_causes.explain(self.cells, fingerprints)
 
 
 def _trials(reader: RunReader, probes: Probes) -> list[Trial]:

@@ -23,6 +23,7 @@ __all__ = ["KillMatrix", "Seen", "kill_matrix", "trials_on"]
 _ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
 _DEADLINE = 30.0
 _FAST_VARIATIONS = 2
+_KEY_ENV, _KEY = "REFERENCE_API_KEY", "reference-key-of-the-self-test"
 
 
 class _Nothing:
@@ -154,7 +155,9 @@ def _try(
     probes: Mapping[str, Probe[Params]],
     scenarios: Sequence[Scenario],
 ) -> Seen:
-    trials = trials_on(each.make(model), probes, scenarios)
+    # With a key, so that what guards it can be tried; a variant may say that it has none.
+    key = {} if "api_key" in each.config else {"api_key": _KEY}
+    trials = trials_on(each.make(model, **key), probes, scenarios)
     fault = isinstance(each, Mutant)
     problem = _missed(each, trials) if isinstance(each, Mutant) else _flagged(trials)
     return Seen(probe=name, server=each.id, model=model, fault=fault, problem=problem)
@@ -180,7 +183,14 @@ def trials_on(
         settings=settings,
         estimate=plans.Estimate(requests=0, prompt_tokens=0, output_tokens=0),
     )
-    runner = Runner(plan, probes, lambda endpoint: Transport(endpoint, app=MemoryTransport(server)), _Nothing())
+
+    def connect(endpoint: Endpoint) -> Transport:
+        app = MemoryTransport(server)
+        if server.api_key is None:
+            return Transport(endpoint, app=app)
+        return Transport(endpoint, app=app, secrets={_KEY_ENV: server.api_key}, key_env=_KEY_ENV)
+
+    runner = Runner(plan, probes, connect, _Nothing())
     virtual.run(runner.run(), limit=86_400.0)
     return runner.trials
 
