@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from servecheck import canary, identify
 from servecheck.budget import Budget, Spent
-from servecheck.errors import BudgetSpent, ServecheckError, UsageError
+from servecheck.errors import BudgetSpent, ServecheckError, StoreError, UsageError
 from servecheck.features import get as feature_of
 from servecheck.judging import Canaries, is_anomaly, judge, settle_hangs
 from servecheck.model import (
@@ -23,6 +23,7 @@ from servecheck.model import (
     Fault,
     FaultKind,
     Fingerprint,
+    Json,
     SkipCode,
     Status,
     Transcript,
@@ -35,13 +36,14 @@ from servecheck.store import CaseEnd, Keeper, to_json
 from servecheck.wire.session import WireSession
 from servecheck.wire.transport import Transport
 
-__all__ = ["Connect", "Progress", "Runner"]
+__all__ = ["Connect", "Earlier", "Progress", "Runner", "judged"]
 
 Connect = Callable[[Endpoint], Transport]
 """Makes the way to an endpoint; tests and the self-test give one that stays in memory."""
 
 _CANARY_EVERY = 25
 _SECOND_LOOK = 3
+_PRIMED_GROUPS = ("structured", "tools")
 _GIVE_UP_AFTER = 3  # sick canaries in a row; asking a dead server for ever helps nobody
 
 
@@ -52,6 +54,18 @@ class Progress:
     endpoint: str
     text: str = ""
     trial: Trial | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What earlier, interrupted parts of the same run have done: trials that are not repeated, the reference's
+    transcripts by scenario, the number of the last exchange, and how many parts there were.
+    """
+
+    trials: tuple[Trial, ...] = ()
+    references: Mapping[str, Transcript] = field(default_factory=dict)
+    last_id: int = 0
+    parts: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,8 +80,10 @@ class _Lane:
     last_canary: Exchange | None = None
     since_canary: int = 0
     sick_in_a_row: int = 0
+    primed: bool = False
     trials: list[Trial] = field(default_factory=list)
     transcripts: dict[str, Transcript] = field(default_factory=dict)
+    passed: dict[str, asyncio.Event] = field(default_factory=dict)
 
     @property
     def sick(self) -> bool:
@@ -86,28 +102,24 @@ class Runner:
         *,
         budget: Budget | None = None,
         watch: Callable[[Progress], None] = lambda _: None,
-        done: Sequence[Trial] = (),
+        earlier: Earlier | None = None,
     ) -> None:
-        """``done`` are trials of an earlier, interrupted part of the same run; they are not repeated."""
+        """``earlier`` is what an interrupted part of the same run has done already."""
         self._plan = plan
         self._probes = probes
         self._connect = connect
         self._writer = writer
         self._budget = budget or Budget()
         self._watch = watch
-        self._done = list(done)
-        self._ids = itertools.count(1)
+        self._earlier = earlier or Earlier()
+        self._ids = itertools.count(self._earlier.last_id + 1)
         self._began = 0.0
         self.lanes: list[_Lane] = []
-
-    def skip_to_id(self, last: int) -> None:
-        """Number exchanges from ``last + 1``, where an earlier part of the run has used the others."""
-        self._ids = itertools.count(last + 1)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All judged trials so far."""
-        return (*self._done, *(trial for lane in self.lanes for trial in lane.trials))
+        return (*self._earlier.trials, *(trial for lane in self.lanes for trial in lane.trials))
 
     @property
     def spent(self) -> dict[str, Spent]:
@@ -120,7 +132,11 @@ class Runner:
         async with AsyncExitStack() as stack:
             for endpoint in self._plan.endpoints:
                 transport = await stack.enter_async_context(self._connect(endpoint))
-                self.lanes.append(_Lane(endpoint=endpoint, transport=transport))
+                lane = _Lane(endpoint=endpoint, transport=transport)
+                if endpoint.reference:
+                    lane.transcripts.update(self._earlier.references)
+                    lane.passed = {scenario.id: asyncio.Event() for scenario in self._plan.scenarios}
+                self.lanes.append(lane)
             hosts: dict[str, list[_Lane]] = {}
             for lane in self.lanes:
                 hosts.setdefault(_host(lane.endpoint), []).append(lane)
@@ -136,7 +152,16 @@ class Runner:
             await self._prepare(lane)
         for scenario in self._plan.scenarios:
             for lane in lanes:
+                await self._reference_first(lane, scenario)
                 await self._scenario(lane, scenario)
+                if lane.passed:
+                    lane.passed[scenario.id].set()
+
+    async def _reference_first(self, lane: _Lane, scenario: Scenario) -> None:
+        """Wait for the reference where this scenario is judged against it; it may be on another host, and slower."""
+        probe, left = self._probes[scenario.probe], self._reference
+        if left is not None and left is not lane and (probe.contrast is not None or probe.needs_reference):
+            await left.passed[scenario.id].wait()
 
     # ------------------------------------------------------------------ getting to know an endpoint
 
@@ -209,9 +234,12 @@ class Runner:
         probe = self._probes[scenario.probe]
         skip = self._skip(lane, scenario)
         wanted = self._plan.settings.trials or scenario.trials or (_SECOND_LOOK if probe.stochastic else 1)
-        have = [trial for trial in self._done if _is(trial, scenario, lane)]
-        number = len(have) + 1
-        while number <= wanted:
+        have = [trial for trial in self._earlier.trials if _is(trial, scenario, lane)]
+        if have:
+            wanted = 0 if have[-1].skip_code is not None else self._looks(wanted, have)
+        while len(have) < wanted:
+            taken = {trial.case.trial for trial in have}
+            number = next(free for free in itertools.count(1) if free not in taken)
             case = Case(
                 id=f"{scenario.id}@{lane.endpoint.name}#{number}",
                 scenario=scenario.id,
@@ -226,7 +254,6 @@ class Runner:
             if trial.skip_code is not None:
                 return
             wanted = self._looks(wanted, have)
-            number += 1
 
     def _looks(self, wanted: int, have: list[Trial]) -> int:
         """Return how many trials there shall be: three where something did not hold and nobody said otherwise."""
@@ -244,7 +271,11 @@ class Runner:
         if not fits:
             return SkipCode.NOT_APPLICABLE, why
         for needed in scenario.needs:
-            mine = [trial for trial in lane.trials if trial.case.feature == needed]
+            mine = [
+                trial
+                for trial in self.trials
+                if trial.case.feature == needed and trial.case.endpoint == lane.endpoint.name
+            ]
             if mine and all(trial.status not in (Status.SUPPORTED, Status.DEGRADED) for trial in settle_hangs(mine)):
                 return f"needs:{needed}", f"{feature_of(needed).title} is {mine[-1].status} here"
         return None
@@ -256,11 +287,16 @@ class Runner:
     async def _case(self, lane: _Lane, case: Case, scenario: Scenario, probe: Probe[Params]) -> Trial:
         if lane.sick and lane.sick_in_a_row < _GIVE_UP_AFTER:
             await self._canary(lane)
+        if not lane.sick:
+            await self._prime(lane, case)
         before = lane.last_canary
         if lane.sick:
             end = CaseEnd(case=case, before=before.id if before else None)
             return self._finish(lane, end, scenario, probe, Transcript())
-        session = self._session(lane, case=case.id, seed=f"{case.scenario}/{case.endpoint}/{case.trial}")
+        seed = f"{case.scenario}/{case.endpoint}/{case.trial}"
+        if self._earlier.parts:  # a case that was cut short has shown its random words to the server already
+            seed += f"/part {self._earlier.parts + 1}"
+        session = self._session(lane, case=case.id, seed=seed)
         skip_code, reason = None, ""
         with _our_faults() as faults:
             try:
@@ -280,6 +316,23 @@ class Runner:
             reason=reason,
         )
         return self._finish(lane, end, scenario, probe, session.transcript, before, after)
+
+    async def _prime(self, lane: _Lane, case: Case) -> None:
+        """Ask for a plain JSON object once, before the first structured request: on vLLM that one chooses the grammar
+        backend for everybody. What comes back is of no interest, unless the server is not well after it.
+        """
+        if lane.primed or feature_of(case.feature).group not in _PRIMED_GROUPS:
+            return
+        lane.primed = True
+        body: dict[str, Json] = {
+            "messages": [{"role": "user", "content": "Name one colour, as a JSON object with the key colour."}],
+            "max_tokens": 32,
+            "temperature": 0,
+            "response_format": {"type": "json_object"},
+        }
+        exchange = await self._session(lane, case=None, seed="prime").chat("prime", body)
+        if is_anomaly(exchange):
+            await self._canary(lane)
 
     def _finish(
         self,
@@ -321,8 +374,12 @@ class Runner:
     def _reference_transcript(self, lane: _Lane, scenario: Scenario) -> Transcript | None:
         if lane.endpoint.reference:
             return None
-        left = next((other for other in self.lanes if other.endpoint.reference), None)
+        left = self._reference
         return left.transcripts.get(scenario.id) if left else None
+
+    @property
+    def _reference(self) -> _Lane | None:
+        return next((lane for lane in self.lanes if lane.endpoint.reference), None)
 
     def _session(self, lane: _Lane, *, case: str | None, seed: str) -> WireSession:
         settings = self._plan.settings
@@ -371,7 +428,7 @@ def _our_faults() -> Iterator[list[Fault]]:
     faults: list[Fault] = []
     try:
         yield faults
-    except ServecheckError:
+    except StoreError:  # nothing can be recorded any more, so nothing more is to be sent
         raise
     except Exception as error:  # noqa: BLE001 - the one place; see the docstring
         trace = "".join(traceback.format_exception(error))
