@@ -41,6 +41,7 @@ from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, ro
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
+from servecheck.wire.redact import without_secrets
 from servecheck.wire.transport import Transport
 
 __all__ = ["Connect", "carry_out", "connector", "plan_of", "probes_digest", "read_back"]
@@ -367,7 +368,7 @@ def _header(
             "allow": [str(risk) for risk in sorted(settings.allow)],
         },
         "instrument": to_json(instrument),
-        "endpoints": to_json(plan.endpoints),
+        "endpoints": to_json([without_secrets(endpoint) for endpoint in plan.endpoints]),
         "scenarios": [_scenario_fields(scenario) for scenario in plan.scenarios],
         "skips": to_json(plan.skips),
     }

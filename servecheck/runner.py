@@ -33,6 +33,7 @@ from servecheck.plan import Plan
 from servecheck.probe import Params, Probe
 from servecheck.scenario import Scenario
 from servecheck.store import CaseEnd, Keeper, to_json
+from servecheck.wire.redact import without_secrets
 from servecheck.wire.session import WireSession
 from servecheck.wire.transport import Transport
 
@@ -182,7 +183,7 @@ class Runner:
         self._writer.write(
             "endpoint",
             name=lane.endpoint.name,
-            endpoint=to_json(replace(lane.endpoint, kind=lane.kind)),
+            endpoint=to_json(without_secrets(replace(lane.endpoint, kind=lane.kind))),
             fingerprint=to_json(lane.fingerprint),
             models=list(identity.models),
             asked={step: exchange.id for step, exchange in asked.items()},

@@ -8,12 +8,12 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from servecheck.model import Endpoint, Exchange
 from servecheck.wire.transport import HangUp, Outgoing, Transport
 
-__all__ = ["Conn", "Script", "ask", "chunked", "head", "hold", "plays", "resets", "serving", "stream"]
+__all__ = ["Conn", "Script", "ask", "chunked", "exchanges", "head", "hold", "plays", "resets", "serving", "stream"]
 
 
 class Conn:
@@ -148,11 +148,11 @@ async def ask(
         return await own.send(outgoing, began=began)
 
 
-def exchanges(script: Script, count: int = 1, **kwargs: object) -> Sequence[Exchange]:
+def exchanges(script: Script, count: int = 1, **kwargs: Any) -> Sequence[Exchange]:
     """Play ``script`` to ``count`` requests over one transport and return what was seen."""
 
     async def play() -> list[Exchange]:
         async with serving(script) as url, Transport(Endpoint(name="raw", base_url=url)) as transport:
-            return [await ask(url, transport=transport, **kwargs) for _ in range(count)]  # type: ignore[arg-type]
+            return [await ask(url, transport=transport, **kwargs) for _ in range(count)]
 
     return asyncio.run(play())

@@ -110,7 +110,7 @@ def test_a_refusal_has_a_code_and_the_servers_words(seen, code, message):
         (exchange({"choices": {}}), "no list of choices"),
         (exchange({"error": {"message": "x", "code": 500}}), "200 with an error body: “x”"),
         (exchange({"error": {"message": "x", "code": "²"}}), "200 with an error body: “x”"),
-        (exchange({"error": {"a": 1}}), "200 with an error body: “{\"a\": 1}”"),
+        (exchange({"error": {"a": 1}}), '200 with an error body: “{"a": 1}”'),
         (streamed(), "stream of 0 events without a choice"),
         (streamed(b"[DONE]"), "stream of 1 events without a choice"),
         (streamed(b"{"), "event 1 is not JSON"),

@@ -77,7 +77,20 @@ def test_a_return_at_a_border_is_one_line_end_with_the_line_feed_behind_it():
     assert told(b"data: a\r", b"\r", b"data: b\r", b"\r") == [("", b"a"), ("", b"b")]
 
 
-_ALPHABET = [b"data: ", b"data:", b"event: e", b"x", b"\n", b"\n\n", b"\r", b"\r\n", b":", b" ", b"\xef\xbb\xbf", b"\xc3"]
+_ALPHABET = [
+    b"data: ",
+    b"data:",
+    b"event: e",
+    b"x",
+    b"\n",
+    b"\n\n",
+    b"\r",
+    b"\r\n",
+    b":",
+    b" ",
+    b"\xef\xbb\xbf",
+    b"\xc3",
+]
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from urllib.parse import quote
 
-from servecheck.model import Chunk
+from servecheck.endpoints import looks_secret
+from servecheck.model import Chunk, Endpoint
 
-__all__ = ["masked", "placeholder", "redacted_chunks", "redacted_headers", "redacted_text"]
+__all__ = ["masked", "placeholder", "redacted_chunks", "redacted_headers", "redacted_text", "without_secrets"]
 
 _MIN_SECRET = 6
 """Shorter keys (``EMPTY``, ``none``, ``x``) are fillers for servers without keys; overwriting them in every reply would
@@ -34,9 +36,18 @@ _SETTING = re.compile(
 _HARMLESS = frozenset({b"null", b"none", b"true", b"false"})
 
 
-def masked(value: str) -> str:
-    """Return as many asterisks as ``value`` has characters."""
-    return "*" * len(value)
+def masked(header: tuple[str, str]) -> tuple[str, str]:
+    """Return a literal header with asterisks for its value where its name says that this is a secret.
+
+    Flags and files refuse such headers; an endpoint made by a caller's own code may still have one.
+    """
+    name, value = header
+    return name, "*" * len(value) if looks_secret(name) else value
+
+
+def without_secrets(endpoint: Endpoint) -> Endpoint:
+    """Return an endpoint as it may be written down."""
+    return replace(endpoint, headers=tuple(masked(header) for header in endpoint.headers))
 
 
 def placeholder(variable: str) -> str:

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import httpx
 
 from servecheck import __version__
-from servecheck.endpoints import looks_secret
 from servecheck.errors import UsageError
 from servecheck.model import Chunk, Ending, Endpoint, Exchange
 from servecheck.read.sse import EventReader
@@ -82,7 +81,7 @@ class Transport:
         own = [("user-agent", f"servecheck/{__version__}"), ("accept", "*/*"), ("accept-encoding", "identity")]
         headers = [*own, *endpoint.headers]
         # What is recorded is built beside what is sent: replacing secrets in it would make noise of a key such as "e".
-        shown = [*own, *((name, masked(value) if looks_secret(name) else value) for name, value in endpoint.headers)]
+        shown = [*own, *(masked(header) for header in endpoint.headers)]
         for name, variable in endpoint.header_envs:
             headers.append((name, self._secrets[variable]))
             shown.append((name, placeholder(variable)))
