@@ -31,6 +31,7 @@ from servecheck.model import (
 )
 from servecheck.plan import Plan
 from servecheck.probe import Params, Probe
+from servecheck.read.reply import is_overloaded
 from servecheck.scenario import Scenario
 from servecheck.store import CaseEnd, Keeper, to_json
 from servecheck.wire.redact import without_secrets
@@ -45,7 +46,8 @@ Connect = Callable[[Endpoint], Transport]
 _CANARY_EVERY = 25
 _SECOND_LOOK = 3
 _PRIMED_GROUPS = ("structured", "tools")
-_GIVE_UP_AFTER = 3  # sick canaries in a row; asking a dead server for ever helps nobody
+_RECOVERY_SECONDS = 90.0
+"""How long a server that went down may take to come up again (a supervisor restarts it) before it is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class _Lane:
     spent: Spent = field(default_factory=Spent)
     last_canary: Exchange | None = None
     since_canary: int = 0
-    sick_in_a_row: int = 0
+    given_up: bool = False
     primed: bool = False
     trials: list[Trial] = field(default_factory=list)
     transcripts: dict[str, Transcript] = field(default_factory=dict)
@@ -175,7 +177,7 @@ class Runner:
         silent = all(exchange.status is None for exchange in asked.values())
         if silent:
             lane.last_canary = asked["models"]
-            lane.sick_in_a_row = _GIVE_UP_AFTER
+            lane.given_up = True
         else:
             await self._canary(lane)
             identity = identify.identify(lane.endpoint, asked, lane.last_canary)
@@ -226,8 +228,22 @@ class Runner:
         session = self._session(lane, case=None, seed="canary")
         exchange = await session.post("canary", path, body)
         lane.last_canary, lane.since_canary = exchange, 0
-        lane.sick_in_a_row = lane.sick_in_a_row + 1 if canary.ailment(exchange) else 0
         return exchange
+
+    async def _await_recovery(self, lane: _Lane) -> None:
+        """Ask a sick server again for a while; after that its cases are errors, and nothing more is sent."""
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + _RECOVERY_SECONDS, 4.0
+        while lane.sick and not lane.given_up:
+            assert lane.last_canary is not None
+            if not _may_recover(lane.last_canary) or loop.time() + pause > until:
+                lane.given_up = True
+                return
+            sign = canary.ailment(lane.last_canary)
+            self._watch(Progress(endpoint=lane.endpoint.name, text=f"not well: {sign}; asking again in {pause:g} s"))
+            await asyncio.sleep(pause)
+            await self._canary(lane)
+            pause *= 2
 
     # ------------------------------------------------------------------ cases
 
@@ -286,8 +302,7 @@ class Runner:
         return Trial(case=case, status=Status.SKIPPED, reason=reason, skip_code=code)
 
     async def _case(self, lane: _Lane, case: Case, scenario: Scenario, probe: Probe[Params]) -> Trial:
-        if lane.sick and lane.sick_in_a_row < _GIVE_UP_AFTER:
-            await self._canary(lane)
+        await self._await_recovery(lane)
         if not lane.sick:
             await self._prime(lane, case)
         before = lane.last_canary
@@ -435,6 +450,11 @@ def _our_faults() -> Iterator[list[Fault]]:
         trace = "".join(traceback.format_exception(error))
         reason = f"servecheck's own fault: {type(error).__name__}: {error}"
         faults.append(Fault(kind=FaultKind.EXCEPTION, reason=reason, trace=trace))
+
+
+def _may_recover(exchange: Exchange) -> bool:
+    """Tell whether waiting can help: garbage and a denied key stay what they are."""
+    return exchange.status is None or exchange.status >= 500 or is_overloaded(exchange)
 
 
 def _is(trial: Trial, scenario: Scenario, lane: _Lane) -> bool:
