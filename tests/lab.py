@@ -9,7 +9,7 @@ from typing import Any
 
 from servecheck import plan as plans
 from servecheck.budget import Budget
-from servecheck.model import Check, Endpoint, Exchange, Finding, Json, Level, Outcome, Route, Transcript, Trial
+from servecheck.model import Cell, Check, Endpoint, Exchange, Finding, Json, Level, Outcome, Route, Transcript, Trial
 from servecheck.probe import Params, Probe, Session
 from servecheck.read import reply
 from servecheck.reference import virtual
@@ -22,7 +22,21 @@ from servecheck.scenario import Scenario, Tune
 from servecheck.wire.memory import AsgiApp, MemoryTransport
 from servecheck.wire.transport import Transport
 
-__all__ = ["ODD", "Lab", "Odd", "answers", "ask_once", "endpoint", "make_probe", "make_scenario", "says_answered"]
+__all__ = [
+    "ODD",
+    "Lab",
+    "Odd",
+    "answers",
+    "ask_once",
+    "cell_of",
+    "endpoint",
+    "finding",
+    "intervals",
+    "make_probe",
+    "make_scenario",
+    "message",
+    "says_answered",
+]
 
 ODD = "ODD"
 """A message with this text is the one that :class:`Odd` treats in its own way."""
@@ -195,8 +209,15 @@ class Lab:
 
 
 def intervals(exchanges: Sequence[Exchange]) -> list[tuple[float, float]]:
-    """Return when each exchange began and ended, in seconds of the run."""
-    return [(exchange.sent, exchange.sent + exchange.ended_at) for exchange in exchanges]
+    """Return when each exchange began and ended, in seconds of the run, less what rounding may have added."""
+    return [(exchange.sent, exchange.sent + exchange.ended_at - 5e-6) for exchange in exchanges]
+
+
+def cell_of(run: RunReport, feature: str = "chat.basic", name: str = "e") -> Cell:
+    """Return a cell that must be there."""
+    found = run.cell(feature, name)
+    assert found is not None
+    return found
 
 
 def finding(outcome: Outcome, why: str = "w") -> Finding:

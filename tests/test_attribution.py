@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -24,7 +25,7 @@ from servecheck.model import (
 )
 from servecheck.reference.asgi import Cut, Reply, Request, json_reply
 from servecheck.store import RunReader
-from tests.lab import ODD, Lab, Odd, answers, make_probe, make_scenario, message
+from tests.lab import ODD, Lab, Odd, answers, cell_of, make_probe, make_scenario, message
 
 CASE = Case(id="s@e#1", scenario="chat-basic", feature="chat.basic", endpoint="e", trial=1)
 
@@ -61,7 +62,6 @@ BOOM = seen(500, b"boom")
 CUT = seen(None, b"", Ending.TRUNCATED)
 UNREACHED = seen(None, b"", Ending.UNREACHABLE)
 HUNG = seen(None, b"", Ending.DEADLINE)
-LATER = {"step": "b", "ident": "x0002"}
 
 
 def judged(*exchanges: Exchange, before: Exchange | None = WELL, after: tuple[Exchange, ...] = ()) -> Trial:
@@ -84,7 +84,7 @@ def judged(*exchanges: Exchange, before: Exchange | None = WELL, after: tuple[Ex
         (judged(UNREACHED, after=(GONE, GONE)), FaultKind.UNREACHABLE, "unreachable at step 'a': why"),
         (judged(UNREACHED, after=(WELL,)), FaultKind.UNREACHABLE, "unreachable at step 'a': why"),
         (
-            judged(seen(), seen(None, b"", Ending.UNREACHABLE, **LATER), after=(GONE, GONE)),
+            judged(seen(), seen(None, b"", Ending.UNREACHABLE, step="b", ident="x0002"), after=(GONE, GONE)),
             FaultKind.UNREACHABLE,
             "unreachable at step 'b'",
         ),
@@ -105,9 +105,9 @@ def test_trouble_that_is_not_the_features_is_an_error(trial, kind, words):
         judged(BOOM, after=(GARBAGE, GARBAGE)),
         judged(CUT, after=(GONE, GONE)),
         judged(HUNG, after=(HUNG, GONE)),
-        judged(CUT, seen(None, b"", Ending.UNREACHABLE, **LATER), after=(GONE, GONE)),
+        judged(CUT, seen(None, b"", Ending.UNREACHABLE, step="b", ident="x0002"), after=(GONE, GONE)),
         # A gateway says 503 once the server behind it is dead: that is no overload.
-        judged(BOOM, seen(503, b"", **LATER), after=(BUSY, BUSY)),
+        judged(BOOM, seen(503, b"", step="b", ident="x0002"), after=(BUSY, BUSY)),
     ],
     ids=["5xx", "garbage after", "cut", "hang", "cut, then gone", "500, then a gateway's 503"],
 )
@@ -207,8 +207,7 @@ def test_an_overloaded_server_is_waited_out_as_told_and_every_attempt_is_recorde
 
     lab = Lab(tmp_path / "run", Odd(busy_twice))
     run = lab.run()
-    cell = run.cell("chat.basic", "e")
-    assert cell is not None
+    cell = cell_of(run)
     assert cell.status is Status.SUPPORTED
     tries = [
         e
@@ -216,14 +215,15 @@ def test_an_overloaded_server_is_waited_out_as_told_and_every_attempt_is_recorde
         if (e := RunReader(lab.folder).exchange(line)).step == "odd"
     ]
     assert [(e.attempt, e.status) for e in tries] == [(1, 429), (2, 503), (3, 200)]
-    assert [round(later.sent - earlier.sent) for earlier, later in zip(tries, tries[1:], strict=False)] == [20, 20]
+    assert [round(later.sent - earlier.sent) for earlier, later in itertools.pairwise(tries)] == [20, 20]
 
 
 @pytest.mark.parametrize("told", [None, "²", "Thu, 01 Jan 1970 00:00:00 GMT", "99999999999", "soon"])
 def test_an_overload_that_does_not_end_is_an_error_within_bounded_time(tmp_path, told):
     headers = {} if told is None else {"retry_after": told.encode().decode("latin-1")}
     lab = Lab(tmp_path / "run", Odd(answers(503, **headers)))
-    trial = lab.run() and lab.trials[0]
+    lab.run()
+    trial = lab.trials[0]
     assert trial.fault is not None
     assert trial.fault.kind is FaultKind.OVERLOADED
     assert "4 times" in trial.fault.reason
@@ -262,10 +262,9 @@ def test_a_request_that_kills_the_server_is_broken_and_the_rest_is_error(tmp_pat
         ],
     )
     run = lab.run()
-    statuses = [run.cell(feature, "e").status for feature in ("chat.basic", "chat.stop", "chat.n", "chat.max_tokens")]
+    statuses = [cell_of(run, feature).status for feature in ("chat.basic", "chat.stop", "chat.n", "chat.max_tokens")]
     assert statuses == [Status.BROKEN, Status.ERROR, Status.ERROR, Status.ERROR]
-    assert run.cell("chat.basic", "e").findings[0].check == "server-stays-healthy"
-    assert lab.servers["e"].asked[-1] == "/v1/chat/completions"
+    assert cell_of(run, "chat.basic").findings[0].check == "server-stays-healthy"
 
 
 def test_a_server_that_comes_back_is_tested_on(tmp_path):
@@ -278,7 +277,7 @@ def test_a_server_that_comes_back_is_tested_on(tmp_path):
 
     lab = Lab(tmp_path / "run", Odd(kill_once), [make_scenario("chat.basic"), make_scenario("chat.stop")])
     run = lab.run()
-    assert run.cell("chat.stop", "e").status is Status.SUPPORTED
+    assert cell_of(run, "chat.stop").status is Status.SUPPORTED
 
 
 def test_a_hang_that_a_second_look_does_not_repeat_is_a_slow_first_use(tmp_path):
@@ -287,8 +286,7 @@ def test_a_hang_that_a_second_look_does_not_repeat_is_a_slow_first_use(tmp_path)
             await asyncio.sleep(1000)
         return None
 
-    cell = Lab(tmp_path / "run", Odd(slow_once)).run().cell("chat.basic", "e")
-    assert cell is not None
+    cell = cell_of(Lab(tmp_path / "run", Odd(slow_once)).run())
     assert (cell.status, cell.notes) == (
         Status.SUPPORTED,
         ("slow first use: no reply within 30 s once, then answered",),
@@ -301,21 +299,18 @@ def test_a_hang_that_repeats_is_broken_and_not_waited_for_a_third_time(tmp_path)
         return Reply()
 
     server = Odd(never)
-    cell = Lab(tmp_path / "run", server).run().cell("chat.basic", "e")
-    assert cell is not None
+    cell = cell_of(Lab(tmp_path / "run", server).run())
     assert (cell.status, server.odd) == (Status.BROKEN, 2)
     assert cell.reason.startswith("hang: nothing within 30 s at step 'odd'")
 
 
 def test_401_for_the_feature_alone_is_a_refusal(tmp_path):
-    cell = Lab(tmp_path / "run", Odd(answers(401, "not for you"))).run().cell("chat.basic", "e")
-    assert cell is not None
+    cell = cell_of(Lab(tmp_path / "run", Odd(answers(401, "not for you"))).run())
     assert (cell.status, cell.reason) == (Status.UNSUPPORTED, "HTTP 401: “not for you”")
 
 
 def test_401_for_everything_is_an_error(tmp_path):
-    cell = Lab(tmp_path / "run", Odd(api_key="right")).run().cell("chat.basic", "e")
-    assert cell is not None
+    cell = cell_of(Lab(tmp_path / "run", Odd(api_key="right")).run())
     assert (cell.status, cell.faults[0].kind) == (Status.ERROR, FaultKind.DENIED)
 
 
@@ -341,14 +336,13 @@ def test_an_exception_of_ours_while_talking_is_an_error_with_its_trace_and_the_r
     probes = [make_probe(drive=_raise(error)), make_probe("q")]
     lab = Lab(tmp_path / "run", Odd(), [make_scenario("chat.basic"), make_scenario("chat.stop", "q")], probes)
     run = lab.run()
-    cell = run.cell("chat.basic", "e")
-    assert cell is not None
+    cell = cell_of(run)
     assert cell.status is Status.ERROR
     assert cell.faults[0].kind is FaultKind.EXCEPTION
     assert "servecheck's own fault" in cell.reason
     assert "_raise" not in cell.reason
     assert "test_attribution.py" in cell.faults[0].trace
-    assert run.cell("chat.stop", "e").status is Status.SUPPORTED
+    assert cell_of(run, "chat.stop").status is Status.SUPPORTED
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "after a finding"])
@@ -359,16 +353,14 @@ def test_an_exception_of_ours_while_judging_is_an_error_with_its_trace(tmp_path,
         raise ZeroDivisionError("ours")
 
     lab = Lab(tmp_path / "run", Odd(), probes=[make_probe(judge=judge_badly)])
-    cell = lab.run().cell("chat.basic", "e")
-    assert cell is not None
+    cell = cell_of(lab.run())
     assert (cell.status, cell.findings) == (Status.ERROR, ())
     assert "ZeroDivisionError: ours" in cell.faults[0].trace
 
 
 def test_a_finding_of_an_unknown_check_is_our_fault(tmp_path):
     judge_wrongly = lambda *_: [Finding(check="nobody-owns-me", outcome=Outcome.HELD, why="w")]  # noqa: E731
-    cell = Lab(tmp_path / "run", Odd(), probes=[make_probe(judge=judge_wrongly)]).run().cell("chat.basic", "e")
-    assert cell is not None
+    cell = cell_of(Lab(tmp_path / "run", Odd(), probes=[make_probe(judge=judge_wrongly)]).run())
     assert cell.status is Status.ERROR
     assert "owns no check 'nobody-owns-me'" in cell.reason
 
