@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from servecheck import canary, identify
 from servecheck.budget import Budget, Spent
+from servecheck.endpoints import NO_KEY
 from servecheck.errors import BudgetSpent, ServecheckError, UsageError
 from servecheck.features import get as feature_of
 from servecheck.judging import Canaries, is_anomaly, judge, settle_hangs
@@ -120,7 +121,9 @@ class Runner:
         async with AsyncExitStack() as stack:
             for endpoint in self._plan.endpoints:
                 transport = await stack.enter_async_context(self._connect(endpoint))
-                self.lanes.append(_Lane(endpoint=endpoint, transport=transport))
+                # Which variable holds the key is settled now, also where it is the one for every endpoint.
+                known = replace(endpoint, api_key_env=transport.key_env or NO_KEY)
+                self.lanes.append(_Lane(endpoint=known, transport=transport))
             hosts: dict[str, list[_Lane]] = {}
             for lane in self.lanes:
                 hosts.setdefault(_host(lane.endpoint), []).append(lane)
@@ -144,8 +147,8 @@ class Runner:
         session = self._session(lane, case=None, seed="identify")
         asked = await self._until_ready(lane, session)
         identity = identify.identify(lane.endpoint, asked)
-        lane.endpoint = self._with_model(lane.endpoint, identity)
         lane.kind = identity.kind or "chat"
+        lane.endpoint = replace(self._with_model(lane.endpoint, identity), kind=lane.kind)
         silent = all(exchange.status is None for exchange in asked.values())
         if silent:
             lane.last_canary = asked["models"]
@@ -157,7 +160,7 @@ class Runner:
         self._writer.write(
             "endpoint",
             name=lane.endpoint.name,
-            endpoint=to_json(replace(lane.endpoint, kind=lane.kind)),
+            endpoint=to_json(lane.endpoint),
             fingerprint=to_json(lane.fingerprint),
             models=list(identity.models),
             asked={step: exchange.id for step, exchange in asked.items()},
@@ -240,8 +243,9 @@ class Runner:
         return wanted
 
     def _skip(self, lane: _Lane, scenario: Scenario) -> tuple[str, str] | None:
-        fits, why = identify.fits(scenario.feature, lane.kind)
-        if not fits:
+        _, why = identify.fits(scenario.feature, lane.kind)
+        why = why or self._probes[scenario.probe].applies(lane.endpoint, lane.fingerprint)
+        if why:
             return SkipCode.NOT_APPLICABLE, why
         for needed in scenario.needs:
             mine = [trial for trial in lane.trials if trial.case.feature == needed]

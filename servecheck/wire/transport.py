@@ -18,10 +18,13 @@ from servecheck.model import Chunk, Ending, Endpoint, Exchange
 from servecheck.read.sse import EventReader
 from servecheck.wire.redact import redacted_chunks, redacted_headers
 
-__all__ = ["MAX_REPLY_BYTES", "HangUp", "Outgoing", "Transport", "is_loopback"]
+__all__ = ["KEY_HEADERS", "MAX_REPLY_BYTES", "HangUp", "Outgoing", "Transport", "is_loopback"]
 
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 """A longer reply is cut by us and marked; the longest honest one met (``/openapi.json`` of vLLM) has 0.3 MB."""
+
+KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key"})
+"""The headers that carry a key; all other headers of an endpoint are the way to it, and go with every request."""
 
 _MAX_CHUNKS = 200_000  # a server that drips single bytes fills no memory either
 _CONNECT_SECONDS = 10.0
@@ -37,7 +40,10 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One request about to be sent; ``deadline`` bounds the whole exchange, in seconds."""
+    """One request about to be sent; ``deadline`` bounds the whole exchange, in seconds.
+
+    ``anonymous`` leaves the endpoint's own key away; ``headers`` may hold another.
+    """
 
     id: str
     step: str
@@ -48,6 +54,7 @@ class Outgoing:
     body: bytes = b""
     hang_up: HangUp | None = None
     attempt: int = 1
+    anonymous: bool = False
 
 
 @dataclass(slots=True)
@@ -76,6 +83,7 @@ class Transport:
     ) -> None:
         """``secrets`` maps environment variables to values; ``key_env`` names the one sent as the API key."""
         self._secrets = dict(secrets or {})
+        self.key_env = key_env
         headers = [("user-agent", f"servecheck/{__version__}"), ("accept", "*/*"), ("accept-encoding", "identity")]
         headers += endpoint.headers
         headers += [(name, self._secrets[variable]) for name, variable in endpoint.header_envs]
@@ -112,6 +120,9 @@ class Transport:
         sent = loop.time()
         arriving = _Arriving()
         headers = self._headers + outgoing.headers
+        if outgoing.anonymous:
+            own = tuple(header for header in self._headers if header[0].lower() not in KEY_HEADERS)
+            headers = own + outgoing.headers
         try:
             async with asyncio.timeout(outgoing.deadline):
                 ending, detail = await self._receive(outgoing, headers, arriving, sent)
