@@ -9,6 +9,7 @@ LABS := vllm sglang dasllama transformers litellm llamacpp
 .PHONY: demo test lint goldens docs clean engine-pages $(LABS:%=lab-%)
 
 demo: $(STAMP)
+	rm -rf demo-run
 	$(PY) -m servecheck demo --out demo-run
 
 test: lint

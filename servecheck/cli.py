@@ -292,6 +292,7 @@ def _carry_out(
                 budget=Budget.parse(budget),
                 watch=printer(quiet=quiet),
                 resume=resume,
+                instrument=runs.instrument_check(probes),
             )
         )
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -577,4 +578,9 @@ def mock(
     if mutant is not None and mutant not in known:
         raise UnknownName("mutant", mutant, known)
     server = known[mutant].make(language) if mutant is not None else ReferenceServer(language=language)
-    serve(server, "127.0.0.1", port, ready=typer.echo)
+    try:
+        serve(server, "127.0.0.1", port, ready=typer.echo)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on port {port}: {error.strerror or error}; --port 0 takes any free one"
+        ) from error

@@ -65,11 +65,11 @@ async def ask(session: Session) -> dict[str, Exchange]:
 
 
 def served_models(exchange: Exchange) -> tuple[str, ...]:
-    """Return the model ids that a ``/v1/models`` reply lists, in its order."""
+    """Return the model ids that a ``/v1/models`` reply lists, in its order; one that is listed twice is one model."""
     entries = dig(_json(exchange), "data")
     if not isinstance(entries, list):
         return ()
-    return tuple(name for entry in entries if (name := string(dig(entry, "id"))))
+    return tuple(dict.fromkeys(name for entry in entries if (name := string(dig(entry, "id")))))
 
 
 def identify(endpoint: Endpoint, asked: Mapping[str, Exchange], canary: Exchange | None = None) -> Identity:

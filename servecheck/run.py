@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 
 from servecheck import __version__, compare, features, verdict
@@ -43,7 +45,7 @@ from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
 from servecheck.wire.transport import Transport
 
-__all__ = ["Connect", "carry_out", "connector", "plan_of", "probes_digest", "read_back"]
+__all__ = ["Connect", "carry_out", "connector", "instrument_check", "plan_of", "probes_digest", "read_back"]
 
 Probes = Mapping[str, Probe[Params]]
 
@@ -76,6 +78,8 @@ async def carry_out(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
+
+    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it.
 
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
@@ -130,6 +134,8 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
     judged_run = _Judged(reader, probes)
     header, footer = reader.header, reader.footer
     shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
+    recorded, today = str(header.get("probes_digest", "")), probes_digest(probes)
+    same = recorded == today
     finished = footer.get("finished") if footer else None
     return RunReport(
         id=str(header["id"]),
@@ -140,7 +146,7 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         suite=str(header.get("suite", "")),
         command=tuple(str(word) for word in _list(header.get("command"))),
         tool_version=str(header.get("version", "")),
-        probes_digest=str(header.get("probes_digest", "")),
+        probes_digest=today,
         requests=sum(cost.requests for cost in judged_run.costs),
         subjects=tuple(Subject(endpoint=endpoint, fingerprint=known) for endpoint, known in judged_run.subjects),
         features=features.FEATURES,
@@ -151,7 +157,9 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         reference=judged_run.reference,
         broken_on_both=judged_run.broken_on_both,
         confounders=judged_run.confounders,
-        instrument=_instrument(header.get("instrument")),
+        # What is said of the instrument is said of the probes that judged, which need not be those that drove.
+        instrument=_instrument(header.get("instrument")) if same else instrument_check(probes),
+        notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
         exchanges=reader.exchanges(shown),
         checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
@@ -188,6 +196,15 @@ def probes_digest(probes: Probes) -> str:
     """Return a digest of the code that decides: runs with unlike digests were judged by unlike rules."""
     modules = [inspect.getmodule(probe.judge) or probe.judge for _, probe in sorted(probes.items())]
     return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]
+
+
+def instrument_check(probes: Probes) -> InstrumentCheck | None:
+    """Return what the whole kill matrix said of exactly these probes, ``None`` where they have changed since.
+
+    ``make docs`` measures it and writes it down, since it takes minutes that a run does not have.
+    """
+    known = _dict(json.loads(files("servecheck").joinpath("instrument.json").read_text("utf-8")))
+    return _instrument(known) if known.get("probes_digest") == probes_digest(probes) else None
 
 
 @dataclass(slots=True)

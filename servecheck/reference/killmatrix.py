@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from servecheck import plan as plans
 from servecheck.model import Endpoint, Exchange, Json, Outcome, Status, Trial
 from servecheck.probe import Params, Probe
 from servecheck.reference import mutants, virtual
-from servecheck.reference.models import MODELS
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
 from servecheck.runner import Runner
@@ -112,7 +111,11 @@ class KillMatrix:
 
 
 def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario], *, everything: bool) -> KillMatrix:
-    """Try every mutant and every harmless variation; ``everything`` under every model, else under one each in turn."""
+    """Try every mutant and every harmless variation.
+
+    ``everything`` tries each under every model, with as many trials as a run would take; else one trial under one
+    model each, which is enough to catch a fault that is there all the time.
+    """
     known = mutants.discover()
     seen: list[Seen] = []
     for name in sorted(probes):
@@ -122,20 +125,25 @@ def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenari
         tried: list[Mutant | Harmless] = [plain, *found, *harmless]
         for each in tried:
             models = _models(each, everything=everything or each is plain)
-            seen += [_try(name, each, model, probes, mine) for model in models]
+            seen += [_try(name, each, model, probes, mine, None if everything else 1) for model in models]
     return KillMatrix(seen=tuple(seen))
 
 
 def _models(each: Mutant | Harmless, *, everything: bool) -> Iterable[str]:
-    models = each.models if isinstance(each, Mutant) else tuple(MODELS)
+    models = each.models
     # A checksum spreads the fast set over the models, the same way in every process.
     return models if everything else (models[zlib.crc32(each.id.encode()) % len(models)],)
 
 
 def _try(
-    name: str, each: Mutant | Harmless, model: str, probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario]
+    name: str,
+    each: Mutant | Harmless,
+    model: str,
+    probes: Mapping[str, Probe[Params]],
+    scenarios: Sequence[Scenario],
+    count: int | None,
 ) -> Seen:
-    trials = trials_on(each.make(model), probes, scenarios)
+    trials = trials_on(each.make(model), probes, scenarios, trials=count)
     fault = isinstance(each, Mutant)
     problem = _missed(each, trials) if isinstance(each, Mutant) else _flagged(trials)
     return Seen(probe=name, server=each.id, model=model, fault=fault, problem=problem)
@@ -154,7 +162,8 @@ def trials_on(
         deadline=_DEADLINE, trials=trials, seed=seed, allow=frozenset(probes[each.probe].risk for each in scenarios)
     )
     plan = plans.Plan(
-        endpoints=(_ENDPOINT,),
+        # Named, so that a list of models that is wrong or longer than one is a finding and not a question to the user.
+        endpoints=(replace(_ENDPOINT, model=server.model),),
         scenarios=tuple(scenarios),
         skips=(),
         settings=settings,

@@ -45,7 +45,7 @@ ANSWERS = {
     Decision.READY: ("✅", "Yes"),
     Decision.READY_WITH_CAVEATS: ("🟡", "Yes, with caveats"),
     Decision.NOT_READY: ("❌", "No"),
-    Decision.CANNOT_TELL: ("❔", "Cannot tell yet"),
+    Decision.CANNOT_TELL: ("❔", "Cannot tell"),
 }
 
 FACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -136,12 +136,13 @@ class _Viewer:
         return f"Can {_either(candidates)} replace {self.run.reference}?"
 
     def _answer(self) -> Answer:
-        mark, word = ANSWERS[self.run.verdict.decision]
+        decision = self.run.verdict.decision
+        mark, word = ANSWERS[decision]
+        rest = self.run.verdict.sentence.removeprefix(f"{word}: ")
         if not self.run.complete:
-            mark, word = (
-                ("❌", "No, so far") if self.run.verdict.decision is Decision.NOT_READY else ("❔", "Not finished")
-            )
-        return Answer(mark=mark, word=word, sentence=self.run.verdict.sentence)
+            # Half a run may know of a blocker, but it is never a yes.
+            mark, word = ("❌", "No, so far") if decision is Decision.NOT_READY else ("❔", "Not finished")
+        return Answer(mark=mark, sentence=f"{word}: {rest}")
 
     def _facts(self) -> Iterator[FactRow]:
         for label, names in FACTS:
@@ -314,7 +315,7 @@ class _Viewer:
         )
         return (
             f"Instrument check: {check.caught:,} of {check.seeded:,} seeded faults caught, "
-            f"{count(check.false_alarms, 'false alarm')} in {count(check.variations, 'harmless variation')}.{warning}"
+            f"{check.false_alarms:,} of {count(check.variations, 'harmless variation')} flagged.{warning}"
         )
 
     # ----------------------------------------------------------------- the rows
