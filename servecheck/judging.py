@@ -71,10 +71,12 @@ def judge(
     reference: Transcript | None = None,
 ) -> Trial:
     """Judge one recorded case. Trouble that is not the feature's becomes the trial's fault, never a finding."""
-    fault = _fault_before(canaries) or _fault_within(transcript, canaries)
+    fault = _fault_before(canaries)
+    sick = _unhealthy_after(transcript, canaries) if fault is None else None
+    if sick is None:
+        fault = fault or _fault_within(transcript, canaries)
     if fault is not None:
         return Trial(case=case, status=Status.ERROR, reason=fault.reason, fault=fault)
-    sick = _unhealthy_after(transcript, canaries)
     if sick is not None:
         raw: list[Finding | Observed] = [sick]
     else:
@@ -161,6 +163,8 @@ def _unhealthy_after(transcript: Transcript, canaries: Canaries) -> Finding | No
     anomalies = [exchange for exchange in transcript if is_anomaly(exchange)]
     if not anomalies or not canaries.after:
         return None
+    if anomalies[0].ending is Ending.UNREACHABLE or reply.is_overloaded(anomalies[0]):
+        return None  # nothing of ours was taken in before the trouble began
     signs = [canary.ailment(exchange) for exchange in canaries.after]
     if not all(signs) or len(signs) < 2:
         return None

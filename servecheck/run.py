@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
-from servecheck import __version__, compare, features, verdict
+from servecheck import __version__, compare, features, root_causes, verdict
 from servecheck.budget import Budget
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
@@ -40,9 +40,10 @@ from servecheck.plan import Estimate, Plan, Settings, Skip
 from servecheck.probe import Params, Probe
 from servecheck.read import reply
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
-from servecheck.runner import Connect, Progress, Runner, judged
+from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
+from servecheck.wire.redact import without_secrets
 from servecheck.wire.transport import Transport
 
 __all__ = ["Connect", "carry_out", "connector", "instrument_check", "plan_of", "probes_digest", "read_back"]
@@ -83,18 +84,14 @@ async def carry_out(
 
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
+    # What cannot be reached at all (no key, no CA file) is noticed before a folder is made.
+    ways = {endpoint.name: connect(endpoint) for endpoint in plan.endpoints}
+    earlier = _earlier(folder, probes) if resume else Earlier()
     writer = RunWriter(folder, resume=resume)
-    done: list[Trial] = []
-    last = 0
-    if resume:
-        reader = RunReader(folder)
-        done = [trial for trial in _trials(reader, probes) if trial.status is not Status.ERROR]
-        last = max((int(str(line["id"])[1:]) for line in reader.lines("exchange")), default=0)
-        if reader.header.get("probes_digest") != probes_digest(probes):
-            raise StoreError(f"{folder} was recorded by other probes than these; start a new run")
     writer.header(**_header(plan, probes, command, now(), instrument))
-    runner = Runner(plan, probes, connect, writer, budget=budget, watch=watch, done=done)
-    runner.skip_to_id(last)
+    runner = Runner(
+        plan, probes, lambda endpoint: ways[endpoint.name], writer, budget=budget, watch=watch, earlier=earlier
+    )
     interrupted = None
     try:
         await runner.run()
@@ -106,6 +103,22 @@ async def carry_out(
         raise
     finally:
         _close(writer, folder, probes, runner, interrupted, now())
+
+
+def _earlier(folder: Path, probes: Probes) -> Earlier:
+    """Return what the parts of an interrupted run have done; what was our trouble or the budget's is done again."""
+    reader = RunReader(folder)
+    if reader.header.get("probes_digest") != probes_digest(probes):
+        raise StoreError(f"{folder} was recorded by other probes than these; start a new run")
+    trials, references = _trials(reader, probes)
+    return Earlier(
+        trials=tuple(
+            trial for trial in trials if trial.status is not Status.ERROR and trial.skip_code != SkipCode.BUDGET
+        ),
+        references=references,
+        last_id=max((int(str(line["id"])[1:]) for line in reader.lines("exchange")), default=0),
+        parts=sum(1 for _ in reader.lines("header")),
+    )
 
 
 def _close(
@@ -162,6 +175,8 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
         exchanges=reader.exchanges(shown),
         checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
+        causes={row_key(row, hit.endpoint): hit.cause.title for hit in judged_run.causes for row in hit.rows},
+        remedies={row_key(row, hit.endpoint): hit.cause.remedy for hit in judged_run.causes for row in hit.rows},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
     )
@@ -219,6 +234,7 @@ class _Judged:
     confounders: tuple[str, ...] = ()
     broken_on_both: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
+    causes: tuple[root_causes.Hit, ...] = ()
     reference: str | None = None
     answer: Verdict = field(init=False)
 
@@ -226,7 +242,7 @@ class _Judged:
         self.subjects = self.reader.endpoints()
         names = [endpoint.name for endpoint, _ in self.subjects]
         self.reference = next((endpoint.name for endpoint, _ in self.subjects if endpoint.reference), None)
-        trials = _trials(self.reader, self.probes)
+        trials, _ = _trials(self.reader, self.probes)
         self.cells = tuple(_cells(self.reader, names, trials))
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
         found: list[Comparison] = []
@@ -245,14 +261,16 @@ class _Judged:
         self.comparisons = tuple(found)
         self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
         self.costs = tuple(_costs(self.reader, names))
+        self.causes = root_causes.explain(self.cells, fingerprints)
 
 
-def _trials(reader: RunReader, probes: Probes) -> list[Trial]:
+def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, Transcript]]:
+    """Return every trial judged anew, and the reference's transcripts that others are judged against, by scenario."""
     scenarios = _scenarios(reader, probes)
     known = {endpoint.name: (endpoint, fingerprint) for endpoint, fingerprint in reader.endpoints()}
     references = {endpoint.name for endpoint, _ in known.values() if endpoint.reference}
     kept: dict[str, Transcript] = {}
-    trials: list[Trial] = []
+    trials: dict[str, Trial] = {}
     for end, exchanges, own in reader.cases():
         scenario = scenarios.get(end.case.scenario)
         if scenario is None:
@@ -260,10 +278,12 @@ def _trials(reader: RunReader, probes: Probes) -> list[Trial]:
         probe = probes[scenario.probe]
         endpoint, fingerprint = known[end.case.endpoint]
         transcript = Transcript(exchanges=exchanges, model=endpoint.model, fingerprint=fingerprint)
-        trials.append(judged(end, scenario, probe, transcript, _canaries(end, own), kept.get(scenario.id)))
-        if probe.contrast is not None and end.case.endpoint in references:
+        left = None if end.case.endpoint in references else kept.get(scenario.id)
+        # A case that a resumed run did again replaces what it was.
+        trials[end.case.id] = judged(end, scenario, probe, transcript, _canaries(end, own), left)
+        if (probe.contrast is not None or probe.needs_reference) and end.case.endpoint in references:
             kept[scenario.id] = transcript
-    return trials
+    return list(trials.values()), kept
 
 
 def _canaries(end: CaseEnd, own: Mapping[str, Exchange]) -> Canaries:
@@ -369,7 +389,7 @@ def _header(
             "allow": [str(risk) for risk in sorted(settings.allow)],
         },
         "instrument": to_json(instrument),
-        "endpoints": to_json(plan.endpoints),
+        "endpoints": to_json([without_secrets(endpoint) for endpoint in plan.endpoints]),
         "scenarios": [_scenario_fields(scenario) for scenario in plan.scenarios],
         "skips": to_json(plan.skips),
     }

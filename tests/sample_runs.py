@@ -487,6 +487,10 @@ def two_endpoints() -> RunReport:
         remedies={
             "structured.json_schema@tpu": "start the server with a structured output backend, or validate in the client"
         },
+        causes={
+            "structured.json_schema@tpu": "no structured output backend is set",
+            "structured.stream@tpu": "no structured output backend is set",
+        },
         costs=(
             Cost(endpoint="gpu", requests=206, seconds=610.2, prompt_tokens=31_204, output_tokens=12_877),
             Cost(endpoint="tpu", requests=206, seconds=840.0),

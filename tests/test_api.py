@@ -41,6 +41,20 @@ def test_a_run_is_returned_and_read_back_with_the_first_check_speaking_for_green
     assert (tmp_path / "report.html").exists()
 
 
+def test_a_run_of_other_probes_says_which_probes_judged_it(tmp_path):
+    with background(ReferenceServer()) as url:
+        report = run_suite([f"one={url}/v1"], tmp_path, rows=["identity.models"], environ={})
+    assert report.notes == ()
+    recording = tmp_path / "run.jsonl"
+    text = (
+        recording.read_text("utf-8").replace(report.probes_digest, "0123456789ab").replace('"seeded": ', '"seeded": 9')
+    )
+    recording.write_text(text, "utf-8")
+    anew = read_run(tmp_path)
+    assert anew.notes == (f"Recorded by the probes 0123456789ab and judged anew by {report.probes_digest}.",)
+    assert (anew.probes_digest, anew.instrument) == (report.probes_digest, report.instrument)
+
+
 def test_nothing_is_sent_where_nothing_is_selected(tmp_path):
     with pytest.raises(NothingSelected, match=r"nothing to run: --feature vision\.\*"):
         run_suite(["one=http://127.0.0.1:1/v1"], tmp_path / "run", rows=["vision.*"], environ={})

@@ -118,6 +118,11 @@ class Garbage:
     ) -> Exchange:
         return self._send(step, f"/v1{path}", body, seconds or float(events or 0))
 
+    async def without_key(
+        self, step: str, method: str, path: str, body: Json = None, *, wrong: str = "", server: bool = False
+    ) -> Exchange:
+        return self._send(step, path if server else f"/v1{path}", body if body is not None else method + wrong, None)
+
     async def concurrently(self, steps: Sequence[Awaitable[Exchange]]) -> list[Exchange]:
         return [await step for step in steps]
 

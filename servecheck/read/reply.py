@@ -159,6 +159,10 @@ def not_answered(exchange: Exchange) -> Refusal | Failure | None:
         )
     if exchange.ending in (Ending.TRUNCATED, Ending.UNREACHABLE):
         return Failure(exchange=exchange, what=f"reply cut after {len(exchange.body)} bytes: {exchange.detail}")
+    packed = (exchange.header("content-encoding") or "identity").strip().lower()
+    if packed not in ("identity", ""):
+        what = f"reply is compressed ({quote(packed, 20)}) although the request accepts nothing but identity"
+        return Failure(exchange=exchange, what=what)
     return None
 
 
@@ -172,6 +176,8 @@ def error_message(body: bytes) -> str:
 
 def message_of(error: Json) -> str:
     """Return the message in a parsed error body."""
+    if isinstance(error, str):
+        return error
     for path in (("error", "message"), ("message",), ("error",), ("detail",), ("detail", 0, "msg")):
         found = string(dig(error, *path))
         if found:
@@ -261,7 +267,7 @@ def _parse(exchange: Exchange, data: bytes, where: str = "reply") -> Json | Fail
 def _code(error: Json) -> int | None:
     for path in (("code",), ("status",), ("status_code",)):
         code = dig(error, *path)
-        if isinstance(code, str) and code.isdigit():
+        if isinstance(code, str) and code.isascii() and code.isdigit() and len(code) < 8:
             return int(code)
         if isinstance(code, int) and not isinstance(code, bool):
             return code
@@ -273,7 +279,14 @@ def _error(exchange: Exchange, error: Json, where: str) -> Refusal | Failure:
     code = _code(error)
     if code is not None and (400 <= code < 500 or code == NOT_IMPLEMENTED):
         return Refusal(exchange=exchange, code=code, message=message)
-    return Failure(exchange=exchange, what=f"{where}: {quote(message or json.dumps(error))}")
+    return Failure(exchange=exchange, what=f"{where}: {quote(message or _dumped(error))}")
+
+
+def _dumped(value: Json) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:  # what could just be read may still be nested too deeply to be written
+        return "nested too deeply to show"
 
 
 def _whole(choice: Json, place: int, text_field: str | None) -> Choice:

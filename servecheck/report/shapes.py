@@ -82,7 +82,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """Rows that say the same of the same endpoint: what blocks, or what is a caveat."""
+    """Rows of one endpoint with one cause, or that say the same: what blocks, or what is a caveat."""
 
     number: int
     endpoint: str

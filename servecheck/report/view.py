@@ -38,6 +38,7 @@ from servecheck.report.shapes import (
     Shown,
 )
 from servecheck.report.text import count, public_url, seconds
+from servecheck.verdict import WORST_FIRST
 
 __all__ = ["view"]
 
@@ -65,6 +66,8 @@ SKIP_WORDS = {
     "opt-in": "needs an opt-in (--allow)",
     "no-probe": "no probe yet",
 }
+
+_MARK_ORDER = {status.mark: place for place, status in enumerate(WORST_FIRST)}
 
 SECRET = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 
@@ -200,24 +203,30 @@ class _Viewer:
         )
 
     def _grouped(self, rows_named: Sequence[str]) -> tuple[Blocker, ...]:
-        """Fold rows that say the same of the same endpoint, in the verdict's order."""
-        grouped: dict[tuple[str, str, str, str], list[str]] = {}
+        """Fold rows of one endpoint that have one cause, else those that say the same, in the verdict's order."""
+        grouped: dict[tuple[str, ...], list[str]] = {}
         for row in rows_named:
             feature, endpoint = _split(row)
-            mark, word, reason = self._said(feature, endpoint)
-            grouped.setdefault((endpoint, mark, word, reason), []).append(feature)
+            cause = self.run.causes.get(row_key(feature, endpoint), "")
+            key = (endpoint, cause) if cause else (endpoint, *self._said(feature, endpoint))
+            grouped.setdefault(key, []).append(feature)
         return tuple(
-            Blocker(
-                number=number,
-                endpoint=endpoint,
-                rows=tuple((feature, self._ref(feature, endpoint)) for feature in rows),
-                mark=mark,
-                word=word,
-                reason=reason,
-                remedy=next(filter(None, (self.run.remedies.get(row_key(f, endpoint), "") for f in rows)), ""),
-                known_issues=tuple(dict.fromkeys(issue for f in rows for issue in self._issues(f, endpoint))),
-            )
-            for number, ((endpoint, mark, word, reason), rows) in enumerate(grouped.items(), start=1)
+            self._blocker(number, key[0], key[1] if len(key) == 2 else "", rows)
+            for number, (key, rows) in enumerate(grouped.items(), start=1)
+        )
+
+    def _blocker(self, number: int, endpoint: str, cause: str, rows: Sequence[str]) -> Blocker:
+        said = [self._said(feature, endpoint) for feature in rows]
+        mark, _, reason = min(said, key=lambda one: _MARK_ORDER.get(one[0], len(_MARK_ORDER)))
+        return Blocker(
+            number=number,
+            endpoint=endpoint,
+            rows=tuple((feature, self._ref(feature, endpoint)) for feature in rows),
+            mark=mark,
+            word=", ".join(dict.fromkeys(word for _, word, _ in said)),
+            reason=f"{cause} ({reason})" if cause and reason else cause or reason,
+            remedy=next(filter(None, (self.run.remedies.get(row_key(f, endpoint), "") for f in rows)), ""),
+            known_issues=tuple(dict.fromkeys(issue for f in rows for issue in self._issues(f, endpoint))),
         )
 
     def _said(self, feature: str, endpoint: str) -> tuple[str, str, str]:
