@@ -300,6 +300,7 @@ def _carry_out(
                 budget=budget,
                 watch=printer(quiet=quiet),
                 resume=resume,
+                instrument=runs.instrument_check(probes),
             )
         )
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -594,5 +595,5 @@ def mock(
         serve(server, "127.0.0.1", port, ready=typer.echo)
     except OSError as error:
         raise UsageError(
-            f"cannot listen on port {port}: {error.strerror or error}; name another with --port"
+            f"cannot listen on port {port}: {error.strerror or error}; --port 0 takes any free one"
         ) from error

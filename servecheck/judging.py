@@ -206,9 +206,10 @@ def _trial(
     hang = _hang(transcript)
     if hang is not None and not any(finding.check == STAYS_HEALTHY.id for finding in findings):
         findings = [hang]
+    places = {check.id: place for place, check in enumerate(probe.checks)}
     levelled = tuple(
         replace(finding, level=_level(finding, scenario, probe), scenario=scenario.id, trial=case.trial)
-        for finding in findings
+        for finding in sorted(findings, key=lambda finding: places.get(finding.check, -1))
     )
     observed = tuple(item for item in raw if isinstance(item, Observed))
     if observed and not levelled:

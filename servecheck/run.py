@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 
-from servecheck import __version__, compare, features, verdict
+from servecheck import __version__, compare, features, root_causes, verdict
 from servecheck.budget import Budget
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
@@ -44,7 +46,7 @@ from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
 from servecheck.wire.redact import without_secrets
 from servecheck.wire.transport import Transport
 
-__all__ = ["Connect", "carry_out", "connector", "plan_of", "probes_digest", "read_back"]
+__all__ = ["Connect", "carry_out", "connector", "instrument_check", "plan_of", "probes_digest", "read_back"]
 
 Probes = Mapping[str, Probe[Params]]
 
@@ -77,6 +79,8 @@ async def carry_out(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
+
+    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it.
 
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
@@ -143,6 +147,8 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
     judged_run = _Judged(reader, probes)
     header, footer = reader.header, reader.footer
     shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
+    recorded, today = str(header.get("probes_digest", "")), probes_digest(probes)
+    same = recorded == today
     finished = footer.get("finished") if footer else None
     return RunReport(
         id=str(header["id"]),
@@ -153,7 +159,7 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         suite=str(header.get("suite", "")),
         command=tuple(str(word) for word in _list(header.get("command"))),
         tool_version=str(header.get("version", "")),
-        probes_digest=str(header.get("probes_digest", "")),
+        probes_digest=today,
         requests=sum(cost.requests for cost in judged_run.costs),
         subjects=tuple(Subject(endpoint=endpoint, fingerprint=known) for endpoint, known in judged_run.subjects),
         features=features.FEATURES,
@@ -164,9 +170,13 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         reference=judged_run.reference,
         broken_on_both=judged_run.broken_on_both,
         confounders=judged_run.confounders,
-        instrument=_instrument(header.get("instrument")),
+        # What is said of the instrument is said of the probes that judged, which need not be those that drove.
+        instrument=_instrument(header.get("instrument")) if same else instrument_check(probes),
+        notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
         exchanges=reader.exchanges(shown),
         checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
+        causes={row_key(row, hit.endpoint): hit.cause.title for hit in judged_run.causes for row in hit.rows},
+        remedies={row_key(row, hit.endpoint): hit.cause.remedy for hit in judged_run.causes for row in hit.rows},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
     )
@@ -203,6 +213,15 @@ def probes_digest(probes: Probes) -> str:
     return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]
 
 
+def instrument_check(probes: Probes) -> InstrumentCheck | None:
+    """Return what the whole kill matrix said of exactly these probes, ``None`` where they have changed since.
+
+    ``make docs`` measures it and writes it down, since it takes minutes that a run does not have.
+    """
+    known = _dict(json.loads(files("servecheck").joinpath("instrument.json").read_text("utf-8")))
+    return _instrument(known) if known.get("probes_digest") == probes_digest(probes) else None
+
+
 @dataclass(slots=True)
 class _Judged:
     """Everything that follows from a run folder and today's probes."""
@@ -215,6 +234,7 @@ class _Judged:
     confounders: tuple[str, ...] = ()
     broken_on_both: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
+    causes: tuple[root_causes.Hit, ...] = ()
     reference: str | None = None
     answer: Verdict = field(init=False)
 
@@ -241,6 +261,7 @@ class _Judged:
         self.comparisons = tuple(found)
         self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
         self.costs = tuple(_costs(self.reader, names))
+        self.causes = root_causes.explain(self.cells, fingerprints)
 
 
 def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, Transcript]]:

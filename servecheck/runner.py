@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from servecheck import canary, identify
 from servecheck.budget import Budget, Spent
+from servecheck.endpoints import NO_KEY
 from servecheck.errors import BudgetSpent, ServecheckError, StoreError, UsageError
 from servecheck.features import get as feature_of
 from servecheck.judging import Canaries, is_anomaly, judge, settle_hangs
@@ -135,7 +136,9 @@ class Runner:
         async with AsyncExitStack() as stack:
             for endpoint in self._plan.endpoints:
                 transport = await stack.enter_async_context(self._connect(endpoint))
-                lane = _Lane(endpoint=endpoint, transport=transport)
+                # Which variable holds the key is settled now, also where it is the one for every endpoint.
+                known = replace(endpoint, api_key_env=transport.key_env or NO_KEY)
+                lane = _Lane(endpoint=known, transport=transport)
                 if endpoint.reference:
                     lane.transcripts.update(self._earlier.references)
                     lane.passed = {scenario.id: asyncio.Event() for scenario in self._plan.scenarios}
@@ -172,8 +175,8 @@ class Runner:
         session = self._session(lane, case=None, seed="identify")
         asked = await self._until_ready(lane, session)
         identity = identify.identify(lane.endpoint, asked)
-        lane.endpoint = self._with_model(lane.endpoint, identity)
         lane.kind = identity.kind or "chat"
+        lane.endpoint = replace(self._with_model(lane.endpoint, identity), kind=lane.kind)
         silent = all(exchange.status is None for exchange in asked.values())
         if silent:
             lane.last_canary = asked["models"]
@@ -185,7 +188,7 @@ class Runner:
         self._writer.write(
             "endpoint",
             name=lane.endpoint.name,
-            endpoint=to_json(without_secrets(replace(lane.endpoint, kind=lane.kind))),
+            endpoint=to_json(without_secrets(lane.endpoint)),
             fingerprint=to_json(lane.fingerprint),
             models=list(identity.models),
             asked={step: exchange.id for step, exchange in asked.items()},
@@ -284,8 +287,9 @@ class Runner:
         return wanted
 
     def _skip(self, lane: _Lane, scenario: Scenario) -> tuple[str, str] | None:
-        fits, why = identify.fits(scenario.feature, lane.kind)
-        if not fits:
+        _, why = identify.fits(scenario.feature, lane.kind)
+        why = why or self._probes[scenario.probe].applies(lane.endpoint, lane.fingerprint)
+        if why:
             return SkipCode.NOT_APPLICABLE, why
         for needed in scenario.needs:
             mine = [

@@ -2,13 +2,14 @@
 
 What it does: for several prompts, greedily, asks for the whole reply twice (the first warms the prefix cache, since a
 cold and a cached prompt may differ at a near-tie), then streams it, and compares text, reasoning and finish reason.
-Where they differ, it asks once more with logprobs and for another stream: a difference counts only where the two best
-tokens were further apart than 0.25 nat, or where streams agree among themselves and whole replies among themselves.
+Where they differ, it asks once more with logprobs, for another stream and for another whole reply. A difference is
+noise where both texts go on with one of the tokens that were within 0.25 nat of the best; it counts where the tokens
+were further apart, or where streams agree among themselves and whole replies among themselves.
 
 Why it matters: lost words, doubled pieces and split characters appear in streams only, and only users see them.
 
 How it could be fooled: by other users' traffic changing the batch (a near-tie then flips), which the second look
-excuses.
+excuses; by a model that thinks for longer than ``max_tokens``, of which only the thoughts are compared.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat-streaming"
 _PART = Part(mode=Mode.STREAM)
+_FEW = 8
+_TOP = 5  # near-ties of more than two tokens exist, and the text must go on with one of them
 _PROMPTS = (
     "Explain in three sentences how rain forms.",
     "Write a short poem about a river, with an emoji in every line.",
@@ -68,7 +71,7 @@ async def drive(session: Session, params: StreamingEqualsParams, _: Transcript |
         await session.chat(f"whole-{place}", body)
         await session.chat(f"stream-{place}", {**body, "stream": True})
         if _said(session.transcript, f"stream-{place}") != _said(session.transcript, f"whole-{place}"):
-            await session.chat(f"gaps-{place}", {**body, "logprobs": True, "top_logprobs": 2})
+            await session.chat(f"gaps-{place}", {**body, "logprobs": True, "top_logprobs": _TOP})
             await session.chat(f"stream-again-{place}", {**body, "stream": True})
             await session.chat(f"whole-again-{place}", body)
 
@@ -110,10 +113,19 @@ def _compare(transcript: Transcript, place: int, whole: reply.Answer, stream: re
     one, other = _said(transcript, f"whole-{place}"), _said(transcript, f"stream-{place}")
     assert one is not None
     assert other is not None
+    if stream.stream is None:
+        yield _PART.no_effect(
+            check, "stream was asked for, one whole reply came: there is no stream to compare", stream
+        )
+        return
     if (one.text, one.reasoning) != (other.text, other.reasoning):
         yield _difference(transcript, place, one, other, whole, stream)
         return
-    yield _PART.held(check, f"{len(one.text)} characters, all equal: {quote(one.text, 50)}", whole, stream)
+    if not one.text and not one.reasoning:
+        yield _PART.undetermined(check, "neither reply has any text: nothing to compare", whole, stream)
+        return
+    shown = quote(one.text or one.reasoning, 50)
+    yield _PART.held(check, f"{len(one.reasoning + one.text)} characters, all equal: {shown}", whole, stream)
     finishes = "stream-finish-equals-whole-finish"
     said = f"finish_reason {one.finish!r} whole, {other.finish!r} streamed"
     yield (_PART.held if one.finish == other.finish else _PART.violated)(finishes, said, whole, stream)
@@ -124,7 +136,7 @@ def _difference(
 ) -> Finding:
     """Judge a difference: a near-tie is noise, a difference that both modes repeat is not."""
     check = "stream-text-equals-whole-text"
-    left, right = one.reasoning + one.text, other.reasoning + other.text
+    left, right = (one.text, other.text) if one.reasoning == other.reasoning else (one.reasoning, other.reasoning)
     at = _first_difference(left, right)
     shown = (
         f"they part at character {at}: whole {quote(left[at : at + 30], 34)}, streamed {quote(right[at : at + 30], 34)}"
@@ -134,20 +146,27 @@ def _difference(
         for step in (f"gaps-{place}", f"stream-again-{place}", f"whole-again-{place}")
         if isinstance(answer := _read(transcript, step), reply.Answer)
     ]
-    gap = _gap(_read(transcript, f"gaps-{place}"), left[:at])
-    if gap is not None and gap <= NEAR_TIE:
-        why = f"equal up to a near-tie of {gap:.2f} nat, where either text is right; {shown}"
-        return _PART.held(check, why, whole, stream, *seen, gap_nat=round(gap, 3))
-    streams = {other, _said(transcript, f"stream-again-{place}")}
-    wholes = {one, _said(transcript, f"whole-again-{place}")}
+    thought = one.reasoning if one.reasoning == other.reasoning else ""
+    fork = _fork(_read(transcript, f"gaps-{place}"), thought, left[:at])
+    tied = fork is not None and fork.gap is not None and fork.gap <= NEAR_TIE
+    if fork is not None and tied and fork.explains(left) and fork.explains(right):
+        why = f"equal up to a near-tie of {fork.gap:.2f} nat, where either text is right; {shown}"
+        return _PART.held(check, why, whole, stream, *seen, gap_nat=round(fork.gap or 0.0, 3))
+    gap = None if fork is None or tied else fork.gap
+    streams = {other[:2], *_again(transcript, f"stream-again-{place}")}
+    wholes = {one[:2], *_again(transcript, f"whole-again-{place}")}
     if gap is None and (len(streams) > 1 or len(wholes) > 1):
-        why = f"greedy text does not repeat here, and no logprobs tell why; {shown}"
+        unknown = "the two near-tied tokens do not explain it" if tied else "no logprobs tell why"
+        why = f"greedy text does not repeat here, and {unknown}; {shown}"
         return _PART.undetermined(check, why, whole, stream, *seen)
-    if gap is not None and len(streams) > 1:
-        streamed_again = _said(transcript, f"stream-again-{place}")
-        if streamed_again is not None and streamed_again[:2] == one[:2]:
-            return _PART.violated(check, f"one stream of two lost or changed text; {shown}", whole, stream, *seen)
+    if len(streams) > 1 and one[:2] in streams:
+        return _PART.violated(check, f"one stream of two lost or changed text; {shown}", whole, stream, *seen)
     return _PART.violated(check, shown, whole, stream, *seen, **({} if gap is None else {"gap_nat": round(gap, 3)}))
+
+
+def _again(transcript: Transcript, step: str) -> list[tuple[str, str]]:
+    said = _said(transcript, step)
+    return [] if said is None else [said[:2]]
 
 
 def _first_difference(left: str, right: str) -> int:
@@ -155,28 +174,69 @@ def _first_difference(left: str, right: str) -> int:
     return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
 
 
-def _gap(gaps: reply.Reply | None, common: str) -> float | None:
-    """Return the distance in nat of the two best tokens after ``common``, ``None`` where no logprobs tell.
+class _Fork(NamedTuple):
+    """A place in a text where a token was chosen.
 
-    Tokens may include reasoning with its tags, so the place is found by the last characters before it. A server that
-    answers this request with another text has no say about the first one.
+    ``gap`` is the distance in nat of the two best tokens, ``None`` where it is not given; ``near`` are the bytes of
+    those within a near-tie of the best, empty for a token that ends the text; ``start`` counts the bytes before it.
+    """
+
+    gap: float | None
+    near: tuple[bytes, ...]
+    start: int
+
+    def explains(self, text: str) -> bool:
+        """Tell whether a text goes on here with one of the near-tied tokens, or ends here.
+
+        Some engines drop the space before the first word of a text.
+        """
+        rest = text.encode()[self.start :]
+        forms = {form for token in self.near for form in (token, token.removeprefix(b" ")) if form}
+        return not rest or any(rest.startswith(form) or form.startswith(rest) for form in forms)
+
+
+def _fork(gaps: reply.Reply | None, thought: str, common: str) -> _Fork | None:
+    """Return the token chosen after ``thought`` (all of the reasoning) and ``common``; ``None`` where nothing tells.
+
+    Tokens may include reasoning with its tags, and only their bytes add up to characters, so the place is found by
+    the last bytes before it. A server that answers this request with another text has no say about the first one.
     """
     if not isinstance(gaps, reply.Answer):
         return None
-    tokens = [string(dig(entry, "token")) for entry in gaps.first.logprobs]
-    tail = common[-24:]
-    found = "".join(tokens).find(tail)
+    pieces = [_bytes(entry) for entry in gaps.first.logprobs]
+    known = common.encode()
+    tail = known[-32:]
+    if thought and len(tail) < _FEW:
+        return None  # so few bytes may be anything, the tag that ends the reasoning too
+    found = b"".join(pieces).find(tail, len(thought.encode()) + len(known) - len(tail))
     if found < 0:
         return None
     at, length = found + len(tail), 0
-    for token, entry in zip(tokens, gaps.first.logprobs, strict=True):
-        length += len(token)
-        if length > at:
+    for piece, entry in zip(pieces, gaps.first.logprobs, strict=True):
+        # A token without bytes ends a text; it stands where the text does.
+        if length + len(piece) > at or (not piece and length == at):
             top = dig(entry, "top_logprobs")
-            values = [dig(item, "logprob") for item in top] if isinstance(top, list) else []
-            numbers = sorted((value for value in values if isinstance(value, int | float)), reverse=True)
-            return float(numbers[0] - numbers[1]) if len(numbers) > 1 else None
+            ranked = sorted(_ranked(top if isinstance(top, list) else []), reverse=True)
+            gap = ranked[0][0] - ranked[1][0] if len(ranked) > 1 else None
+            near = tuple(token for value, token in ranked if ranked[0][0] - value <= NEAR_TIE)
+            return _Fork(gap, near, max(0, len(known) - (at - length)))
+        length += len(piece)
     return None
+
+
+def _ranked(top: list[Json]) -> Iterator[tuple[float, bytes]]:
+    for item in top:
+        value = dig(item, "logprob")
+        if isinstance(value, int | float):
+            yield float(value), _bytes(item)
+
+
+def _bytes(entry: Json) -> bytes:
+    """Return a token's bytes: as given, else those of its text."""
+    given = dig(entry, "bytes")
+    if isinstance(given, list) and all(isinstance(value, int) and 0 <= value < 256 for value in given):
+        return bytes(value for value in given if isinstance(value, int))
+    return string(dig(entry, "token")).encode()
 
 
 PROBE = Probe(

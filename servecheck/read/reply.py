@@ -31,13 +31,17 @@ _OVERLOADED = (429, 503)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One tool call; in a stream the pieces of ``arguments`` are joined in arrival order."""
+    """One tool call; in a stream the pieces of ``arguments`` are joined in arrival order.
+
+    ``id`` is the first one given; ``ids`` are all that the deltas of this call gave, in order and without repeats.
+    """
 
     index: int
     id: str | None
     name: str | None
     arguments: str
     pieces: int = 1
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +316,7 @@ def _call(call: Json, place: int) -> ToolCall:
         id=string(dig(call, "id")) or None,
         name=string(dig(call, "function", "name")) or None,
         arguments=string(dig(call, "function", "arguments")),
+        ids=tuple(filter(None, (string(dig(call, "id")),))),
     )
 
 
@@ -387,10 +392,12 @@ def _joined(index: int, parts: _Gathering) -> Choice:
 
 def _joined_call(index: int, deltas: list[Json]) -> ToolCall:
     arguments = [string(dig(delta, "function", "arguments")) for delta in deltas]
+    ids = tuple(dict.fromkeys(found for delta in deltas if (found := string(dig(delta, "id")))))
     return ToolCall(
         index=index,
-        id=next((found for delta in deltas if (found := string(dig(delta, "id")))), None),
+        id=ids[0] if ids else None,
         name="".join(string(dig(delta, "function", "name")) for delta in deltas) or None,
         arguments="".join(arguments),
         pieces=sum(1 for piece in arguments if piece),
+        ids=ids,
     )

@@ -110,8 +110,14 @@ async def _answer(app: App, request: Request, send: Send) -> None:
     if isinstance(reply.body, bytes):
         await send({"type": "http.response.body", "body": reply.body, "more_body": False})
         return
-    async for piece in reply.body:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    try:
+        async for piece in reply.body:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    finally:
+        # Where sending failed, the generator is still alive in the traceback, and so is the work it waits for.
+        close = getattr(reply.body, "aclose", None)
+        if close is not None:
+            await close()
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -115,6 +115,11 @@ class Schema:
         except jsonschema.SchemaError as wrong:
             raise BadConstraint(f"invalid schema: {wrong.message}") from wrong
         self._measure()
+        for reference, height in self._heights.items():
+            if height == math.inf:
+                raise BadConstraint(f"impossible schema: $ref recursion through {reference!r} must end")
+            if reference in self._beside(self._target(reference), set()):
+                raise BadConstraint(f"unsupported $ref {reference!r}: it leads to itself without nesting")
         if self._height(schema) == math.inf:
             raise BadConstraint("impossible schema: false allows nothing, and $ref recursion must end")
         self._plain = self._write(schema, lambda _: 0, (), 0)
@@ -202,6 +207,19 @@ class Schema:
                 height = self._height(self._target(reference)) + 1
                 if height < self._heights[reference]:
                     self._heights[reference], changed = height, True
+
+    def _beside(self, schema: Any, found: set[str]) -> set[str]:  # noqa: ANN401
+        """Return the references that speak of the same value as this schema."""
+        if not isinstance(schema, dict):
+            return found
+        reference = schema.get("$ref")
+        if reference is not None and reference not in found:
+            found.add(reference)
+            self._beside(self._target(reference), found)
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            for inner in schema.get(keyword, ()):
+                self._beside(inner, found)
+        return found
 
     def _height(self, schema: Any) -> float:  # noqa: ANN401
         """Return the least nesting that a valid instance needs; infinite where there is none."""
@@ -400,7 +418,7 @@ def _number(schema: Mapping[str, Any], kind: str, choose: Choose) -> float | int
 
 def _words(choose: Choose, hints: Sequence[str], count: int) -> str:
     known = tuple(hints) or ("word",)
-    return " ".join(known[choose(min(len(known), 6))] for _ in range(count))
+    return " ".join(known[choose(min(len(known), 6))] for _ in range(min(count, len(known))))
 
 
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401

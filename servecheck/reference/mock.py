@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -63,8 +64,9 @@ class _Uvicorn(uvicorn.Server):
     """A quiet uvicorn that says when it is up, and returns on a signal instead of raising it again."""
 
     def __init__(self, server: ReferenceServer, up: Callable[[], None]) -> None:
+        self._app = _Abrupt(server)
         config = uvicorn.Config(
-            _Abrupt(server),
+            self._app,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -79,6 +81,10 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self._up()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.stop()
+        await super().shutdown(sockets=sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -103,11 +109,24 @@ class _Abrupt:
 
     def __init__(self, server: ReferenceServer) -> None:
         self._server = server
+        self._open: set[asyncio.Task[object]] = set()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Break off what is still being answered, so that stopping waits for nobody."""
+        self._stopping = True
+        for task in self._open:
+            task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
         try:
             await self._server(scope, receive, send)
-        except Cut:
+        except (Cut, asyncio.CancelledError) as end:
+            if isinstance(end, asyncio.CancelledError) and not self._stopping:
+                raise
             # uvicorn hands out a bound method of its request cycle, which holds the transport.
             transport = getattr(getattr(send, "__self__", None), "transport", None)
             if transport is None:
@@ -115,3 +134,5 @@ class _Abrupt:
             transport.abort()
             while (await receive())["type"] != "http.disconnect":
                 pass
+        finally:
+            self._open.discard(task)

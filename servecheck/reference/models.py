@@ -29,6 +29,8 @@ __all__ = ["MODELS", "Babbling", "Declining", "LanguageModel", "Obedient", "Read
 CANDIDATES = 24
 """How many tokens a distribution names; all others share next to nothing."""
 _SURE = 1 - 1e-9
+_END = 0.94
+"""How likely an answer ends where it should: sampled answers seldom ramble on."""
 _FALL = 0.65
 """Each alternative is this much as likely as the one before it."""
 
@@ -43,7 +45,7 @@ class Reading:
     chat: bool
     thinks: bool
     ids: list[int] = field(default_factory=list)
-    sure: list[bool] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
     sentences: int = 0
 
     @property
@@ -52,15 +54,15 @@ class Reading:
         return next((turn.text for turn in reversed(self.turns) if turn.role == "user"), "")
 
     def add(self, text: str, *, sure: bool = False) -> None:
-        """Lean to this text next."""
+        """Lean to this text next, more or less, or for certain."""
         ids = encode(text)
         self.ids += ids
-        self.sure += [sure] * len(ids)
+        self.shares += [_SURE if sure else 0.0] * len(ids)
 
-    def add_token(self, token: int) -> None:
-        """Lean to this token next, for certain."""
+    def add_token(self, token: int, share: float = _SURE) -> None:
+        """Lean to this token next, with a probability."""
         self.ids.append(token)
-        self.sure.append(True)
+        self.shares.append(share)
 
 
 class LanguageModel:
@@ -78,6 +80,10 @@ class LanguageModel:
     def parts(self, reading: Reading) -> list[Part]:
         """Return the answer that the model leans to."""
         raise NotImplementedError
+
+    def thought(self, key: bytes) -> str:
+        """Return what a model that thinks has in mind before it answers."""
+        return sentence("think", key) + " " + sentence("think more", key)
 
     def hints(self, prompt: Sequence[int]) -> list[str]:
         """Return the words that this model would put into a form that it has to fill."""
@@ -99,14 +105,13 @@ class LanguageModel:
         if reading.thinks:
             reading.add_token(THINK_OPEN)
             reading.add("\n", sure=True)
-            reading.add(sentence("think", key) + " " + sentence("think more", key))
+            reading.add(self.thought(key))
             reading.add("\n", sure=True)
             reading.add_token(THINK_CLOSE)
             reading.add("\n\n", sure=True)
         for part in self.parts(reading):
             reading.add(part.text, sure=part.sure)
-        reading.ids.append(IM_END)
-        reading.sure.append(False)
+        reading.add_token(IM_END, max(reading.shares[-1] if reading.shares else 0.0, _END))
         self._readings[ids] = reading
         return reading
 
@@ -120,9 +125,7 @@ class LanguageModel:
             reading.add_token(IM_END)
         context = hashlib.blake2b(reading.key + array("I", [at, *generated[-4:]]).tobytes(), digest_size=16).digest()
         top = reading.ids[at]
-        if reading.sure[at]:
-            return spread(top, _SURE, context)
-        return spread(top, 0.45 + 0.25 * context[0] / 256, context)
+        return spread(top, reading.shares[at] or 0.45 + 0.25 * context[0] / 256, context)
 
     def outside(self, prompt: Sequence[int], token: int) -> float:
         """Return the log probability of a token that the distribution does not name; at most -14."""

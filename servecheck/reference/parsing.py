@@ -62,10 +62,12 @@ class StopScanner:
         if not self._stops:
             return text, None
         self._waiting += text
-        found = [(self._waiting.find(stop), stop) for stop in self._stops if stop in self._waiting]
+        # The one that is complete first ends the text, so that the size of the pieces does not matter.
+        found = [(self._waiting.find(stop) + len(stop), -len(stop), stop) for stop in self._stops]
+        found = [place for place in found if place[2] in self._waiting]
         if found:
-            at, stop = min(found)
-            shown = self._waiting[: at + len(stop) * self._include]
+            end, _, stop = min(found)
+            shown = self._waiting[: end if self._include else end - len(stop)]
             self._waiting = ""
             return shown, stop
         keep = len(self._waiting) - _held(self._waiting, self._stops)
@@ -139,7 +141,7 @@ class ToolSplitter:
     """Tells tool calls from content, and streams a call's arguments as they are written."""
 
     _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-    _HEAD = re.compile(r'\s*\{\s*"name":\s*("(?:[^"\\]|\\.)*"),\s*"arguments":\s*')
+    _HEAD = re.compile(r'\s*\{\s*"name":\s*("(?:[^"\\]|\\.)*"),\s*"arguments":\s*(?=\S)')
 
     def __init__(self, *, on: bool) -> None:
         self._on = on

@@ -109,7 +109,9 @@ class Pattern:
         if sign == "(":
             if self._peek() == "?":
                 if not self._source.startswith("?:", self._at):
-                    raise BadPattern(f"only plain and (?:…) groups are supported, not {self._source[self._at :][:3]!r}")
+                    raise BadPattern(
+                        f"only plain and (?:…) groups are supported, not {self._source[self._at - 1 :][:4]!r}"
+                    )
                 self._at += 2
             inside = self._either()
             self._take()

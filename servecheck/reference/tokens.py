@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from servecheck.reference.words import WORDS
+from servecheck.reference.words import NAMES, WORDS
 
 __all__ = [
     "CALL_CLOSE",
@@ -35,7 +35,7 @@ _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 def _ordinary() -> list[bytes]:
     spelled = [form for word in WORDS for form in (word, word[0].upper() + word[1:])]
-    forms = dict.fromkeys(form.encode() for word in spelled for form in (word, " " + word))
+    forms = dict.fromkeys(form.encode() for word in (*spelled, *NAMES) for form in (word, " " + word))
     singles = [bytes([value]) for value in range(256)]
     return [*singles, *(form for form in forms if len(form) > 1), *(tag.encode() for tag in _TAGS)]
 
@@ -60,7 +60,7 @@ def _style(token: bytes) -> tuple[bool, bool]:
 WORD_TOKENS: Mapping[tuple[bool, bool], tuple[int, ...]] = {
     (spaced, upper): tuple(
         number
-        for number in range(256, SPECIAL_FROM - len(_TAGS))
+        for number in range(256, SPECIAL_FROM - len(_TAGS) - 2 * len(NAMES))
         if _style(_BYTES[number]) == (spaced, upper) and len(_BYTES[number]) > 2
     )
     for spaced in (True, False)

@@ -92,6 +92,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_done)
         return future
 
+    async def shutdown_default_executor(self, *limits: float | None) -> None:
+        """Wait for the helper threads, in real time."""
+        self._in_threads += 1
+        try:
+            await super().shutdown_default_executor(*limits)
+        finally:
+            self._in_threads -= 1
+
     def _thread_done(self, _: asyncio.Future[T]) -> None:
         self._in_threads -= 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ADJECTIVES", "ADVERBS", "NOUNS", "OTHERS", "PLACES", "VERBS", "WORDS"]
+__all__ = ["ADJECTIVES", "ADVERBS", "NAMES", "NOUNS", "OTHERS", "PLACES", "VERBS", "WORDS"]
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -67,5 +67,12 @@ OTHERS = _listed(
     number count
     """
 )
+NAMES = _listed(
+    """
+    Paris Berlin Rome Madrid Tokyo Oslo London Vienna Cairo Lima Lisbon Athens Warsaw Stockholm Beijing France Germany
+    Italy Spain Japan Norway England Austria Egypt Peru Portugal Greece Poland Sweden China
+    """
+)
+"""Names that the models know, and that they never say by chance."""
 WORDS = tuple(dict.fromkeys((*NOUNS, *VERBS, *ADJECTIVES, *ADVERBS, *PLACES, *OTHERS)))
 """Every word once, in a fixed order: token ids depend on it."""

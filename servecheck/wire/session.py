@@ -128,6 +128,15 @@ class WireSession:
         url = self.endpoint.metrics_url or server_root(self.endpoint.base_url) + "/metrics"
         return await self._send(step, "GET", url)
 
+    async def without_key(
+        self, step: str, method: str, path: str, body: Json = None, *, wrong: str = "", server: bool = False
+    ) -> Exchange:
+        """Send without the endpoint's key, or with a wrong one."""
+        root = server_root(self.endpoint.base_url) if server else self.endpoint.base_url
+        headers = (("authorization", f"Bearer {wrong}"),) if wrong else ()
+        data = b"" if body is None else self._json(body)
+        return await self._send(step, method, root + path, data, anonymous=True, headers=headers)
+
     async def abort_after(
         self, step: str, path: str, body: Json, *, events: int | None = None, seconds: float | None = None
     ) -> Exchange:
@@ -163,6 +172,8 @@ class WireSession:
         content_type: str = "application/json",
         deadline: float | None = None,
         hang_up: HangUp | None = None,
+        anonymous: bool = False,
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> Exchange:
         """Send, and again while the server says that it is overloaded; every attempt is recorded."""
 
@@ -174,10 +185,11 @@ class WireSession:
                 method=method,
                 url=url,
                 deadline=deadline or self._deadline,
-                headers=(("content-type", content_type),) if body or method == "POST" else (),
+                headers=(*headers, *((("content-type", content_type),) if body or method == "POST" else ())),
                 body=body,
                 hang_up=hang_up,
                 attempt=number,
+                anonymous=anonymous,
             )
             exchange = await self._transport.send(outgoing, began=self._began)
             self._exchanges.append(exchange)

@@ -20,10 +20,13 @@ from servecheck.model import Chunk, Ending, Endpoint, Exchange
 from servecheck.read.sse import EventReader
 from servecheck.wire.redact import masked, placeholder, redacted_chunks, redacted_headers, redacted_text
 
-__all__ = ["MAX_REPLY_BYTES", "HangUp", "Outgoing", "Transport", "is_loopback"]
+__all__ = ["KEY_HEADERS", "MAX_REPLY_BYTES", "HangUp", "Outgoing", "Transport", "is_loopback"]
 
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 """A longer reply is cut by us and marked; the longest honest one met (``/openapi.json`` of vLLM) has 0.3 MB."""
+
+KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key"})
+"""The headers that carry a key; all other headers of an endpoint are the way to it, and go with every request."""
 
 _MAX_CHUNKS = 200_000  # a server that drips single bytes fills no memory either
 _CONNECT_SECONDS = 10.0
@@ -39,7 +42,10 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One request about to be sent; ``deadline`` bounds the whole exchange, in seconds."""
+    """One request about to be sent; ``deadline`` bounds the whole exchange, in seconds.
+
+    ``anonymous`` leaves the endpoint's own key away; ``headers`` may hold another.
+    """
 
     id: str
     step: str
@@ -50,6 +56,7 @@ class Outgoing:
     body: bytes = b""
     hang_up: HangUp | None = None
     attempt: int = 1
+    anonymous: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +85,7 @@ class Transport:
     ) -> None:
         """``secrets`` maps environment variables to values; ``key_env`` names the one sent as the API key."""
         self._secrets = dict(secrets or {})
+        self.key_env = key_env
         own = [("user-agent", f"servecheck/{__version__}"), ("accept", "*/*"), ("accept-encoding", "identity")]
         headers = [*own, *endpoint.headers]
         # What is recorded is built beside what is sent: replacing secrets in it would make noise of a key such as "e".
@@ -121,7 +129,10 @@ class Transport:
         loop = asyncio.get_running_loop()
         sent = loop.time()
         arriving = _Arriving()
-        headers = self._headers + outgoing.headers
+        headers, shown = self._headers, self._shown
+        if outgoing.anonymous:
+            headers, shown = _without_key(headers), _without_key(shown)
+        headers += outgoing.headers
         try:
             async with asyncio.timeout(outgoing.deadline):
                 ending, detail = await self._receive(outgoing, headers, arriving, sent)
@@ -143,7 +154,7 @@ class Transport:
             step=outgoing.step,
             method=outgoing.method,
             url=outgoing.url,
-            request_headers=self._shown + redacted_headers(outgoing.headers, self._secrets),
+            request_headers=shown + redacted_headers(outgoing.headers, self._secrets),
             request_body=outgoing.body,
             sent=round(sent - began, 6),
             status=arriving.status,
@@ -196,6 +207,10 @@ class Transport:
                     if len(reader.events) >= until:
                         return Ending.ABORTED, f"we hung up after {len(reader.events)} events"
         return Ending.COMPLETE, ""
+
+
+def _without_key(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(header for header in headers if header[0].lower() not in KEY_HEADERS)
 
 
 def is_loopback(url: str) -> bool:
