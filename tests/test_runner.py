@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
-from pathlib import Path
-from typing import Any
+import weakref
 
 import pytest
 
@@ -16,6 +16,7 @@ from servecheck.model import Cell, Exchange, Finding, Outcome, Status, Transcrip
 from servecheck.probe import Params, Session
 from servecheck.reference.asgi import Cut, Reply, Request, json_reply
 from servecheck.reference.server import ReferenceServer
+from servecheck.runner import _host
 from servecheck.store import RunReader
 from tests.lab import (
     Lab,
@@ -23,7 +24,9 @@ from tests.lab import (
     answers,
     ask_once,
     cell_of,
+    endpoint,
     finding,
+    intervals,
     make_probe,
     make_scenario,
     message,
@@ -36,22 +39,12 @@ def sent(lab: Lab, name: str | None = None) -> list[Exchange]:
     return [reader.exchange(line) for line in reader.lines("exchange") if name in (None, line["endpoint"])]
 
 
-def steps(lab: Lab, name: str | None = None) -> list[str]:
-    """Return the steps from the first canary on; before it, the server is asked what it is."""
-    found = [exchange.step for exchange in sent(lab, name)]
-    return found[found.index("canary") :]
-
-
-def asks_first(folder: Path) -> int:
-    """Return how many requests go before the first case of a run."""
-    lab = Lab(folder, Odd())
-    lab.run()
-    return len(sent(lab)) - 1
-
-
 def cell(lab: Lab, feature: str = "chat.basic", name: str = "e") -> Cell:
     return cell_of(lab.report(), feature, name)
 
+
+OWN_REQUESTS = 9
+"""What the runner asks a reference server of its own accord: what it is, and the first canary."""
 
 # --------------------------------------------------------------------------- order
 
@@ -60,11 +53,64 @@ def test_health_is_asked_first_of_all_then_what_the_server_is_then_a_canary(tmp_
     server = Odd()
     lab = Lab(tmp_path / "run", server)
     lab.run()
+    methods = [request.method for request in server.seen]
     assert server.asked[:2] == ["/health", "/v1/models"]
-    posted = [place for place, request in enumerate(server.seen) if request.method == "POST"]
-    assert posted == [len(server.seen) - 2, len(server.seen) - 1]
+    assert methods == ["GET"] * (len(methods) - 2) + ["POST", "POST"]
     assert [exchange.step for exchange in sent(lab)][-2:] == ["canary", "odd"]
-    assert [int(exchange.id[1:]) for exchange in sent(lab)] == list(range(1, len(server.seen) + 1))
+    assert [int(exchange.id[1:]) for exchange in sent(lab)] == list(range(1, len(methods) + 1))
+
+
+def test_scenarios_run_in_the_order_of_the_plan_and_endpoints_of_one_host_take_turns(tmp_path):
+    scenarios = [make_scenario("chat.stop"), make_scenario("chat.basic")]
+    lab = Lab(tmp_path / "run", {"b": Odd(), "a": Odd()}, scenarios, trials=2, reference="a")
+    lab.run()
+    assert [trial.case.id for trial in lab.trials] == [
+        f"{scenario}@{name}#{number}"
+        for scenario, name, number in itertools.product(("chat-stop", "chat-basic"), ("a", "b"), (1, 2))
+    ]
+
+
+def overlaps(lab: Lab) -> bool:
+    left, right = (intervals(sent(lab, name)) for name in ("a", "b"))
+    return any(a < d and c < b for (a, b), (c, d) in itertools.product(left, right))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ({"a": "127.0.0.1:1", "b": "127.0.0.1:2"}, False),
+        ({"a": "127.0.0.1:1", "b": "localhost:2"}, False),
+        ({"a": "[::1]:1", "b": "127.9.9.9:2"}, False),
+        ({"a": "GPU:1", "b": "gpu:2"}, False),
+        ({"a": "gpu:1", "b": "tpu:1"}, True),
+    ],
+)
+def test_endpoints_on_one_host_never_overlap_in_time(tmp_path, hosts, expected):
+    servers = {name: Odd(decode_seconds=0.1) for name in ("a", "b")}
+    lab = Lab(
+        tmp_path / "run", servers, [make_scenario("chat.basic"), make_scenario("chat.stop")], hosts=hosts, trials=2
+    )
+    lab.run()
+    assert overlaps(lab) is expected
+
+
+def test_hosts_are_told_apart_by_name():
+    urls = ["localhost:1", "127.0.0.5:1", "[::1]:9", "gpu", "gpu:1", "tpu"]
+    assert [_host(endpoint(host=url)) for url in urls] == ["127.0.0.1"] * 3 + ["gpu", "gpu", "tpu"]
+
+
+def test_at_most_as_many_requests_are_in_flight_as_the_run_allows(tmp_path):
+    async def many(session: Session, _: Params, __: Transcript | None) -> None:
+        await session.concurrently([session.chat(f"c{n}", message("x")) for n in range(9)])
+
+    lab = Lab(tmp_path / "run", Odd(decode_seconds=0.1), probes=[make_probe(drive=many)], concurrency=3)
+    lab.run()
+    times = intervals(
+        [exchange for exchange in sent(lab) if exchange.step.startswith("c") and exchange.step != "canary"]
+    )
+    assert len(times) == 9
+    moments = [at for at, _ in times]
+    assert max(sum(begin <= at < end for begin, end in times) for at in moments) == 3
 
 
 # --------------------------------------------------------------------------- trials
@@ -172,24 +218,18 @@ def test_a_declared_kind_is_believed(tmp_path, kind, path, group_runs):
 def test_a_budget_of_requests_is_kept_and_the_rest_is_skipped(tmp_path):
     scenarios = [make_scenario(feature) for feature in ("chat.basic", "chat.stop", "chat.n", "chat.max_tokens")]
     lab = Lab(tmp_path / "run", {"a": Odd(), "b": Odd()}, scenarios)
-    limit = asks_first(tmp_path / "other") + 2
-    lab.run(budget=Budget(requests=limit))
+    lab.run(budget=Budget(requests=OWN_REQUESTS + 2))
     for name in ("a", "b"):
-        assert len(sent(lab, name)) == limit
+        assert len(sent(lab, name)) == OWN_REQUESTS + 2
         codes = [cell(lab, scenario.feature, name).skip_code for scenario in scenarios]
         assert codes == [None, None, "budget", "budget"]
-    assert f"the budget of {limit} requests is spent" in cell(lab, "chat.n", "a").reason
+    assert f"the budget of {OWN_REQUESTS + 2} requests is spent" in cell(lab, "chat.n", "a").reason
 
 
 def test_a_budget_of_tokens_counts_what_the_server_reports(tmp_path):
     scenarios = [make_scenario(feature) for feature in ("chat.basic", "chat.stop")]
-    first = Lab(tmp_path / "first", Odd(), scenarios[:1])
-    first.run()
-    (footer,) = RunReader(first.folder).lines("footer")
-    spent: Any = footer["spent"]
-    assert spent["e"]["output_tokens"] > 8
     lab = Lab(tmp_path / "run", Odd(), scenarios)
-    lab.run(budget=Budget(output_tokens=spent["e"]["output_tokens"]))
+    lab.run(budget=Budget(output_tokens=8))
     assert [cell(lab, scenario.feature).skip_code for scenario in scenarios] == [None, "budget"]
 
 
@@ -198,11 +238,10 @@ def test_requests_sent_at_once_stop_at_the_budget_and_none_goes_on_behind_its_ca
         await session.concurrently([session.chat(f"c{n}", message("x")) for n in range(8)])
 
     lab = Lab(tmp_path / "run", Odd(decode_seconds=0.5), probes=[make_probe(drive=many)], concurrency=4)
-    limit = asks_first(tmp_path / "other") + 3
-    lab.run(budget=Budget(requests=limit))
+    lab.run(budget=Budget(requests=10))
     assert cell(lab).skip_code == "budget"
     kinds = [line["type"] for line in RunReader(lab.folder).lines() if line["type"] in ("exchange", "case")]
-    assert kinds == ["exchange"] * limit + ["case"]
+    assert kinds == ["exchange"] * 10 + ["case"]
 
 
 @pytest.mark.parametrize(
@@ -222,12 +261,14 @@ def test_a_budget_is_read():
 
 
 def test_memory_does_not_hold_the_exchanges_of_ended_cases(tmp_path):
+    alive: list[weakref.ref[Session]] = []
     counts: list[int] = []
 
     async def drive(session: Session, params: Params, left: Transcript | None) -> None:
         await ask_once(session, params, left)
         gc.collect()
         counts.append(sum(isinstance(item, Exchange) for item in gc.get_objects()))
+        alive.append(weakref.ref(session))
 
     scenarios = [make_scenario(trials=12)]
     before = sum(isinstance(item, Exchange) for item in gc.get_objects())
@@ -298,7 +339,7 @@ def test_a_denied_key_is_not_waited_for(tmp_path):
     lab = Lab(tmp_path / "run", Odd(api_key="k"), [make_scenario("chat.basic"), make_scenario("chat.stop")])
     lab.run()
     assert lab.elapsed < 1
-    assert steps(lab) == ["canary"]
+    assert [exchange.step for exchange in sent(lab)].count("canary") == 1
 
 
 def test_a_canary_is_asked_every_25_cases_and_finds_a_server_that_went_down_quietly(tmp_path):
@@ -368,7 +409,8 @@ def test_a_plain_json_object_goes_before_the_first_structured_case_once_per_endp
     lab = Lab(tmp_path / "run", {"a": Odd(), "b": Odd()}, [make_scenario(feature) for feature in features])
     lab.run()
     for name in ("a", "b"):
-        assert steps(lab, name) == ["canary", "odd", "prime", "odd", "odd", "odd"]
+        steps = [exchange.step for exchange in sent(lab, name)][OWN_REQUESTS - 1 :]
+        assert steps == ["canary", "odd", "prime", "odd", "odd", "odd"]
     prime = next(exchange for exchange in sent(lab) if exchange.step == "prime")
     assert prime.request["response_format"] == {"type": "json_object"}  # type: ignore[index,call-overload]
     line = next(line for line in RunReader(lab.folder).lines("exchange") if line["step"] == "prime")
