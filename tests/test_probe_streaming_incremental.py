@@ -16,7 +16,7 @@ _SPREAD, _STEPS = "text-arrives-while-it-is-made", "text-arrives-in-small-steps"
 def _stream(step: str, times: Sequence[float], tokens: int | None = None) -> Exchange:
     usage = {"prompt_tokens": 9, "completion_tokens": tokens} if tokens else None
     events = [delta("word ") for _ in times]
-    last = {"choices": [], "usage": usage}
+    last: dict[str, object] = {"choices": [], "usage": usage}
     return stream(step, [*events, last], times=[*times, times[-1]])
 
 
