@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from typing import ClassVar
+from collections.abc import AsyncIterator
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
@@ -25,39 +24,49 @@ def _halves(text: str) -> str:
 class _Changed(ReferenceServer):
     """Changes the text of each streamed piece."""
 
-    change: ClassVar[Callable[[str], str]]
+    def changed(self, text: str) -> str:
+        """Return what is streamed instead."""
+        raise NotImplementedError
 
     async def chunks(self, job: Job) -> AsyncIterator[Event]:
         """Change what is said."""
         async for event in super().chunks(job):
             for choice in event["choices"]:
                 if choice["delta"].get("content"):
-                    choice["delta"]["content"] = type(self).change(choice["delta"]["content"])
+                    choice["delta"]["content"] = self.changed(choice["delta"]["content"])
             yield event
 
 
 class DecodedByToken(_Changed):
     """Decodes token by token, so that each half of a character becomes U+FFFD; whole replies are right."""
 
-    change = staticmethod(_halves)
+    def changed(self, text: str) -> str:
+        """Damage it."""
+        return _halves(text)
 
 
 class HalvesDropped(_Changed):
     """Streams an empty piece where a token holds a part of a character, and never the rest of it."""
 
-    change = staticmethod(lambda text: "".join(character for character in text if ord(character) < 128))
+    def changed(self, text: str) -> str:
+        """Damage it."""
+        return "".join(character for character in text if ord(character) < 128)
 
 
 class MarksStripped(_Changed):
     """Strips combining marks from streamed pieces, as if they were white space."""
 
-    change = staticmethod(lambda text: text.replace("\u0301", ""))
+    def changed(self, text: str) -> str:
+        """Damage it."""
+        return text.replace("\u0301", "")
 
 
 class EncodedTwice(_Changed):
     """Reads its own UTF-8 as Latin-1 on the way out and encodes it again."""
 
-    change = staticmethod(lambda text: text.encode().decode("latin-1"))
+    def changed(self, text: str) -> str:
+        """Damage it."""
+        return text.encode().decode("latin-1")
 
 
 class SurrogatesApart(ReferenceServer):
