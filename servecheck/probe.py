@@ -95,8 +95,9 @@ class Probe(Generic[P]):
 
     ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
     transcripts (left is the reference). ``stochastic`` probes always get three trials. ``exclusive`` probes run with
-    nothing else of ours in flight on the same host. ``requests``, ``prompt_tokens`` and ``output_tokens`` are the
-    estimates per trial that ``--dry-run`` adds up.
+    nothing else of ours in flight on the same host. ``despite_sickness`` probes run, and judge alone, where a plain
+    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about.
+    ``requests``, ``prompt_tokens`` and ``output_tokens`` are the estimates per trial that ``--dry-run`` adds up.
     """
 
     id: str
@@ -110,6 +111,7 @@ class Probe(Generic[P]):
     risk: Risk = Risk.SAFE
     exclusive: bool = False
     stochastic: bool = False
+    despite_sickness: bool = False
     requests: int = 1
     prompt_tokens: int = 0
     output_tokens: int = 0

@@ -146,6 +146,7 @@ class Runner:
         identity = identify.identify(lane.endpoint, asked)
         lane.endpoint = self._with_model(lane.endpoint, identity)
         lane.kind = identity.kind or "chat"
+        lane.endpoint = replace(lane.endpoint, kind=lane.kind)
         silent = all(exchange.status is None for exchange in asked.values())
         if silent:
             lane.last_canary = asked["models"]
@@ -157,7 +158,7 @@ class Runner:
         self._writer.write(
             "endpoint",
             name=lane.endpoint.name,
-            endpoint=to_json(replace(lane.endpoint, kind=lane.kind)),
+            endpoint=to_json(lane.endpoint),
             fingerprint=to_json(lane.fingerprint),
             models=list(identity.models),
             asked={step: exchange.id for step, exchange in asked.items()},
@@ -257,7 +258,7 @@ class Runner:
         if lane.sick and lane.sick_in_a_row < _GIVE_UP_AFTER:
             await self._canary(lane)
         before = lane.last_canary
-        if lane.sick:
+        if lane.sick and not probe.despite_sickness:
             end = CaseEnd(case=case, before=before.id if before else None)
             return self._finish(lane, end, scenario, probe, Transcript())
         session = self._session(lane, case=case.id, seed=f"{case.scenario}/{case.endpoint}/{case.trial}")
@@ -269,7 +270,7 @@ class Runner:
                 skip_code, reason = SkipCode.BUDGET, str(error)
         after: list[Exchange] = []
         lane.since_canary += 1
-        if skip_code is None:
+        if skip_code is None and not lane.sick:
             after = await self._canaries_after(lane, session.transcript)
         end = CaseEnd(
             case=case,
