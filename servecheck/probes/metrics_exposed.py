@@ -13,6 +13,7 @@ only add to counters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -104,7 +105,9 @@ def _shortfalls(transcript: Transcript) -> list[str]:
         if after is None:
             continue
         grown = after - (before or 0.0)
-        if grown < 0:
+        if not math.isfinite(grown):
+            found.append(f"{series[0]} went from {before:g} to {after:g}")
+        elif grown < 0:
             found.append(f"{series[0]} fell from {before:g} to {after:g}")
         elif grown < least:
             found.append(f"{series[0]} grew by {grown:g}, our request alone took {least}")

@@ -21,8 +21,9 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._greedy import first_difference, gap_after
 from servecheck.read import reply
-from servecheck.read.text import dig, quote, string
+from servecheck.read.text import quote
 from servecheck.stats import NEAR_TIE
 
 __all__ = ["PROBE"]
@@ -125,7 +126,7 @@ def _difference(
     """Judge a difference: a near-tie is noise, a difference that both modes repeat is not."""
     check = "stream-text-equals-whole-text"
     left, right = one.reasoning + one.text, other.reasoning + other.text
-    at = _first_difference(left, right)
+    at = first_difference(left, right)
     shown = (
         f"they part at character {at}: whole {quote(left[at : at + 30], 34)}, streamed {quote(right[at : at + 30], 34)}"
     )
@@ -134,7 +135,7 @@ def _difference(
         for step in (f"gaps-{place}", f"stream-again-{place}", f"whole-again-{place}")
         if isinstance(answer := _read(transcript, step), reply.Answer)
     ]
-    gap = _gap(_read(transcript, f"gaps-{place}"), left[:at])
+    gap = gap_after(_read(transcript, f"gaps-{place}"), left[:at])
     if gap is not None and gap <= NEAR_TIE:
         why = f"equal up to a near-tie of {gap:.2f} nat, where either text is right; {shown}"
         return _PART.held(check, why, whole, stream, *seen, gap_nat=round(gap, 3))
@@ -148,35 +149,6 @@ def _difference(
         if streamed_again is not None and streamed_again[:2] == one[:2]:
             return _PART.violated(check, f"one stream of two lost or changed text; {shown}", whole, stream, *seen)
     return _PART.violated(check, shown, whole, stream, *seen, **({} if gap is None else {"gap_nat": round(gap, 3)}))
-
-
-def _first_difference(left: str, right: str) -> int:
-    pairs = zip(left, right, strict=False)
-    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
-
-
-def _gap(gaps: reply.Reply | None, common: str) -> float | None:
-    """Return the distance in nat of the two best tokens after ``common``, ``None`` where no logprobs tell.
-
-    Tokens may include reasoning with its tags, so the place is found by the last characters before it. A server that
-    answers this request with another text has no say about the first one.
-    """
-    if not isinstance(gaps, reply.Answer):
-        return None
-    tokens = [string(dig(entry, "token")) for entry in gaps.first.logprobs]
-    tail = common[-24:]
-    found = "".join(tokens).find(tail)
-    if found < 0:
-        return None
-    at, length = found + len(tail), 0
-    for token, entry in zip(tokens, gaps.first.logprobs, strict=True):
-        length += len(token)
-        if length > at:
-            top = dig(entry, "top_logprobs")
-            values = [dig(item, "logprob") for item in top] if isinstance(top, list) else []
-            numbers = sorted((value for value in values if isinstance(value, int | float)), reverse=True)
-            return float(numbers[0] - numbers[1]) if len(numbers) > 1 else None
-    return None
 
 
 PROBE = Probe(

@@ -6,6 +6,7 @@ Where a series was renamed, the current name comes first and older ones behind i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -153,7 +154,7 @@ def running_in_metrics(exchange: Exchange, fingerprint: Fingerprint) -> int | No
     if contract is None or not contract.running_is_live:
         return None
     count = read.total(*spellings(contract.running))
-    return None if count is None else round(count)
+    return None if count is None or not math.isfinite(count) else round(count)
 
 
 def running_in_loads(exchange: Exchange) -> int | None:
