@@ -192,8 +192,8 @@ MUTANTS = (
     Mutant(id="gateway-metrics-only", server=GatewayMetricsOnly, trips=((_KEY, Outcome.UNDETERMINED),)),
     Mutant(id="gauge-renamed", server=GaugeRenamed, trips=((_KEY, _V),), source="vllm-project/vllm#29508"),
     Mutant(id="histogram-missing", server=HistogramMissing, trips=((_MORE, _V),)),
-    Mutant(id="metrics-frozen", server=Frozen, trips=((_MOVE, _V),), source="vllm-project/vllm#31503"),
-    Mutant(id="counts-requests", server=CountsRequests, trips=((_MOVE, _V),), source="vllm-project/vllm#8625"),
+    Mutant(id="metrics-frozen", server=Frozen, trips=((_MOVE, _V),)),
+    Mutant(id="counts-requests", server=CountsRequests, trips=((_MOVE, _V),)),
     Mutant(
         id="counts-streams-only",
         server=CountsStreamsOnly,
@@ -208,6 +208,6 @@ HARMLESS = (
     Harmless(id="older-names", server=OlderNames),
     Harmless(id="created-twins", server=CreatedTwins),
     Harmless(id="two-engines", server=TwoEngines),
-    Harmless(id="others-are-here", server=OthersAreHere, source="vllm-project/vllm#54947"),
+    Harmless(id="others-are-here", server=OthersAreHere),
     Harmless(id="late-counters", server=LateCounters),
 )

@@ -62,6 +62,6 @@ MUTANTS = ()
 HARMLESS = (
     Harmless(id="batch-flips-ties", server=BatchFlipsTies, source="vllm-project/vllm#23138"),
     Harmless(id="batch-flips-clear-choices", server=BatchFlipsClearChoices, source="vllm-project/vllm#23138"),
-    Harmless(id="flips-without-logprobs", server=NoLogprobs, source="sgl-project/sglang-omni#458"),
+    Harmless(id="flips-without-logprobs", server=NoLogprobs),
     Harmless(id="samples-anyway", server=SamplesAnyway),
 )
