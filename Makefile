@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test lint goldens docs clean
 
 demo: $(STAMP)
+	rm -rf demo-run
 	$(PY) -m servecheck demo --out demo-run
 
 test: lint

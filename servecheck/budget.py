@@ -25,7 +25,7 @@ class Budget:
         limits: dict[str, int] = {}
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, equals, value = part.partition("=")
-            if name not in known or not equals or not value.isdigit():
+            if name not in known or not equals or not (value.isascii() and value.isdigit() and len(value) < 16):
                 raise UsageError(f"--budget: {part!r} is not NAME=NUMBER with NAME one of {', '.join(known)}")
             limits[name] = int(value)
         return Budget(**limits)

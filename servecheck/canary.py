@@ -38,7 +38,7 @@ def ailment(exchange: Exchange) -> str:
     )
     if not isinstance(answer, reply.Answer):
         return answer.what
-    text = answer.text or answer.first.reasoning
+    text = answer.text if answer.text.strip() else answer.first.reasoning
     if not text.strip() and not answer.first.tool_calls:
         return f"an empty answer with finish_reason {answer.finish}"
     sign = garbage(text)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -18,6 +20,7 @@ from servecheck import __version__
 from servecheck.errors import EngineError, NothingSelected, ServecheckError, StoreError, UsageError
 
 if TYPE_CHECKING:  # imported where they are used, so that --help does not wait for an HTTP client
+    from servecheck.budget import Budget
     from servecheck.plan import Plan, Settings
     from servecheck.probe import Params, Probe
     from servecheck.report.data import RunReport
@@ -88,7 +91,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print results.json instead
 Deadline = Annotated[float, typer.Option("--deadline", min=1, help="Seconds that one request may take.")]
 Allow = Annotated[list[str] | None, typer.Option("--allow", help="load or dangerous: probes that can harm others.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would run and what it costs; send nothing.")]
-Seed = Annotated[str, typer.Option("--seed", help="Seed of the random words in prompts.")]
+Seed = Annotated[
+    str | None,
+    typer.Option("--seed", help="Seed of the random words in prompts; a new one for each run where none is given."),
+]
 Header = Annotated[
     list[str] | None, typer.Option("--header", "-H", help="'Name: value', or NAME='Name: value' for one endpoint.")
 ]
@@ -121,16 +127,18 @@ def run(
     wait_ready: WaitReady = 0.0,
     allow: Allow = None,
     budget: BudgetText = "",
-    seed: Seed = "servecheck",
+    seed: Seed = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Probe one or more endpoints and write a report; with two or more, compare them with the reference."""
     from servecheck import endpoints as endpoint_list
+    from servecheck.budget import Budget
     from servecheck.run import connector, plan_of
 
     _fail_on(fail_on)
+    limits = Budget.parse(budget)
     if resume is not None:
         if endpoint or endpoints or out:
             raise UsageError("--resume goes on with the endpoints and the folder of that run; name no others")
@@ -146,13 +154,14 @@ def run(
             environ=os.environ,
             allow_insecure_key=allow_insecure_key,
         )
-        settings = _settings(suite, trials, deadline, wait_ready, allow, seed)
+        # Words that an earlier run has sent are in the server's prefix cache, and a right server would look wrong.
+        settings = _settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
         plan = _plan(found, settings, feature, scenario)
     if dry_run:
         _print_plan(plan)
         return
     folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    report = _carry_out(plan, folder, connector(os.environ), budget, quiet or as_json, resume=resume is not None)
+    report = _carry_out(plan, folder, connector(os.environ), limits, quiet or as_json, resume=resume is not None)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
 
@@ -170,6 +179,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Start two real llama.cpp endpoints on this machine, compare them, and stop them again."""
+    from servecheck.budget import Budget
     from servecheck.embedded.pair import demo_pair, running
     from servecheck.embedded.weights import fetch
     from servecheck.model import Endpoint
@@ -201,13 +211,17 @@ def demo(
             for engine in engines
         ]
         plan = _plan(found, settings, feature, None)
-        report = _carry_out(plan, folder, connector(os.environ), "", quiet or as_json)
+        report = _carry_out(plan, folder, connector(os.environ), Budget(), quiet or as_json)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
 
 def _must_be_free(folder: Path) -> None:
-    if folder.exists() and any(folder.iterdir()):
-        raise StoreError(f"{folder} is not empty; name another folder with --out")
+    try:
+        occupied = folder.exists() and any(folder.iterdir())
+    except OSError as error:
+        raise StoreError(f"cannot write the run folder {folder}: {error}") from error
+    if occupied:
+        raise StoreError(f"{folder} is not empty; name another folder with --out, or go on with --resume {folder}")
 
 
 def _settings(
@@ -271,16 +285,17 @@ def _print_plan(plan: Plan) -> None:
 
 
 def _carry_out(
-    plan: Plan, folder: Path, connect: Connect, budget: str, quiet: bool, *, resume: bool = False
+    plan: Plan, folder: Path, connect: Connect, budget: Budget, quiet: bool, *, resume: bool = False
 ) -> RunReport:
     from servecheck import run as runs
-    from servecheck.budget import Budget
     from servecheck.progress import printer
     from servecheck.report.files import write_all
     from servecheck.wire.curl import render
 
     probes = _probes()
     interrupted = False
+    if not resume:
+        _must_be_free(folder)
     try:
         _until_interrupted(
             runs.carry_out(
@@ -289,13 +304,19 @@ def _carry_out(
                 folder,
                 connect,
                 command=["servecheck", *sys.argv[1:]],
-                budget=Budget.parse(budget),
+                budget=budget,
                 watch=printer(quiet=quiet),
                 resume=resume,
+                instrument=runs.instrument_check(probes),
             )
         )
     except (KeyboardInterrupt, asyncio.CancelledError):
         interrupted = True
+    except ServecheckError:
+        # What was seen until then is not lost; the trouble itself matters more than one that comes of it.
+        with contextlib.suppress(ServecheckError):
+            write_all(runs.read_back(folder, probes), folder, render)
+        raise
     report = runs.read_back(folder, probes)
     write_all(report, folder, render)
     if interrupted:
@@ -577,4 +598,9 @@ def mock(
     if mutant is not None and mutant not in known:
         raise UnknownName("mutant", mutant, known)
     server = known[mutant].make(language) if mutant is not None else ReferenceServer(language=language)
-    serve(server, "127.0.0.1", port, ready=typer.echo)
+    try:
+        serve(server, "127.0.0.1", port, ready=typer.echo)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on port {port}: {error.strerror or error}; --port 0 takes any free one"
+        ) from error

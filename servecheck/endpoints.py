@@ -19,6 +19,7 @@ __all__ = [
     "api_key",
     "is_private",
     "load_file",
+    "looks_secret",
     "normal_url",
     "pick_model",
     "problems_of",
@@ -34,7 +35,10 @@ _NONE = "none"
 _URL_VARIABLES = ("SERVECHECK_BASE_URL", "OPENAI_BASE_URL")
 _KEY_VARIABLES = ("SERVECHECK_API_KEY", "OPENAI_API_KEY")
 
-_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"})
+_SECRET_WORDS = frozenset(
+    {"authorization", "auth", "cookie", "apikey", "token", "secret", "password", "passwd", "credential", "credentials"}
+)
+_SECRET_PAIRS = ("api-key", "access-key", "subscription-key", "private-key", "session-id")
 _OUR_HEADERS = frozenset({"connection", "content-length", "content-type", "host", "transfer-encoding"})
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?|")
@@ -279,6 +283,12 @@ def _secret(endpoint: Endpoint, variable: str, environ: Mapping[str, str], *, wa
     return value
 
 
+def looks_secret(header: str) -> bool:
+    """Return whether a header of this name holds a secret, going by the words it is made of."""
+    flat = header.lower().replace("_", "-")
+    return not _SECRET_WORDS.isdisjoint(flat.split("-")) or any(pair in flat for pair in _SECRET_PAIRS)
+
+
 def is_private(url: str, proxy: str | None = None) -> bool:
     """Return whether nobody on the way can read a request: https, or plain http that stays on this machine.
 
@@ -352,7 +362,7 @@ def _shown(text: str) -> str:
 def _header_trouble(name: str, value: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
         return "not the name of a header"
-    if name.lower() in _SECRET_HEADERS:
+    if looks_secret(name):
         return "a secret is never written out; name its variable with --api-key-env, or headers_env in a file"
     if name.lower() in _OUR_HEADERS:
         return "this header is set by the client"
@@ -430,9 +440,7 @@ def _suspects(data: Json) -> list[str]:
         names = [row.get("api_key_env"), *(variables.values() if isinstance(variables, dict) else ())]
         found += [name for name in names if isinstance(name, str) and not re.fullmatch(ENV_NAME, name)]
         if isinstance(headers, dict):
-            found += [
-                value for name, value in headers.items() if name.lower() in _SECRET_HEADERS and isinstance(value, str)
-            ]
+            found += [value for name, value in headers.items() if looks_secret(name) and isinstance(value, str)]
     # Shorter ones are no secrets, and would black out half of what is shown.
     return [text for text in found if len(text) >= 4]
 

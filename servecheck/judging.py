@@ -72,10 +72,12 @@ def judge(
 ) -> Trial:
     """Judge one recorded case. Trouble that is not the feature's becomes the trial's fault, never a finding."""
     alone = probe.despite_sickness
-    fault = (None if alone else _fault_before(canaries)) or _fault_within(transcript, canaries)
+    fault = None if alone else _fault_before(canaries)
+    sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
+    if sick is None:
+        fault = fault or _fault_within(transcript, canaries)
     if fault is not None:
         return Trial(case=case, status=Status.ERROR, reason=fault.reason, fault=fault)
-    sick = None if alone else _unhealthy_after(transcript, canaries)
     if sick is not None:
         raw: list[Finding | Observed] = [sick]
     else:
@@ -163,6 +165,8 @@ def _unhealthy_after(transcript: Transcript, canaries: Canaries) -> Finding | No
     anomalies = [exchange for exchange in transcript if is_anomaly(exchange)]
     if not anomalies or not canaries.after:
         return None
+    if anomalies[0].ending is Ending.UNREACHABLE or reply.is_overloaded(anomalies[0]):
+        return None  # nothing of ours was taken in before the trouble began
     signs = [canary.ailment(exchange) for exchange in canaries.after]
     if not all(signs) or len(signs) < 2:
         return None
@@ -203,9 +207,10 @@ def _trial(
     hang = None if probe.despite_sickness else _hang(transcript)
     if hang is not None and not any(finding.check == STAYS_HEALTHY.id for finding in findings):
         findings = [hang]
+    places = {check.id: place for place, check in enumerate(probe.checks)}
     levelled = tuple(
         replace(finding, level=_level(finding, scenario, probe), scenario=scenario.id, trial=case.trial)
-        for finding in findings
+        for finding in sorted(findings, key=lambda finding: places.get(finding.check, -1))
     )
     observed = tuple(item for item in raw if isinstance(item, Observed))
     if observed and not levelled:

@@ -44,6 +44,7 @@ __all__ = [
     "Transcript",
     "Trial",
     "Verdict",
+    "sending_order",
 ]
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -294,6 +295,11 @@ class Exchange:
         """Return a response header by name, whatever its case."""
         wanted = name.lower()
         return next((value for key, value in self.response_headers if key.lower() == wanted), None)
+
+
+def sending_order(exchange: Exchange) -> tuple[int, str]:
+    """Return a key that sorts exchanges as they were sent: ids are counted up at sending, and grow in length."""
+    return len(exchange.id), exchange.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

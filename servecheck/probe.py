@@ -23,6 +23,10 @@ P = TypeVar("P", bound=Params)
 Judgement = Iterable[Finding | Observed]
 
 
+def _always(_: Endpoint, __: Fingerprint) -> str:
+    return ""
+
+
 class Session(Protocol):
     """All that a probe may do to the world. Each call is one named, recorded step; none raises for what a server does.
 
@@ -80,6 +84,11 @@ class Session(Protocol):
     async def metrics(self, step: str) -> Exchange:
         """GET the metrics (``metrics_url`` where the endpoint has one, else ``/metrics`` of the server)."""
 
+    async def without_key(
+        self, step: str, method: str, path: str, body: Json = None, *, wrong: str = "", server: bool = False
+    ) -> Exchange:
+        """Send without the endpoint's key, or with the ``wrong`` one; ``server`` means below the server's root."""
+
     async def abort_after(
         self, step: str, path: str, body: Json, *, events: int | None = None, seconds: float | None = None
     ) -> Exchange:
@@ -96,8 +105,10 @@ class Probe(Generic[P]):
     ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
     transcripts (left is the reference). ``stochastic`` probes always get three trials. ``exclusive`` probes run with
     nothing else of ours in flight on the same host. ``despite_sickness`` probes run, and judge alone, where a plain
-    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about.
-    ``requests``, ``prompt_tokens`` and ``output_tokens`` are the estimates per trial that ``--dry-run`` adds up.
+    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``applies``
+    returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
+    sends nothing. ``requests``, ``prompt_tokens`` and ``output_tokens`` are the estimates per trial that ``--dry-run``
+    adds up.
     """
 
     id: str
@@ -112,6 +123,7 @@ class Probe(Generic[P]):
     exclusive: bool = False
     stochastic: bool = False
     despite_sickness: bool = False
+    applies: Callable[[Endpoint, Fingerprint], str] = _always
     requests: int = 1
     prompt_tokens: int = 0
     output_tokens: int = 0

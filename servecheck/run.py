@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 
-from servecheck import __version__, compare, features, verdict
+from servecheck import __version__, compare, features, root_causes, verdict
 from servecheck.budget import Budget
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
@@ -38,12 +40,13 @@ from servecheck.plan import Estimate, Plan, Settings, Skip
 from servecheck.probe import Params, Probe
 from servecheck.read import reply
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
-from servecheck.runner import Connect, Progress, Runner, judged
+from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
+from servecheck.wire.redact import without_secrets
 from servecheck.wire.transport import Transport
 
-__all__ = ["Connect", "carry_out", "connector", "plan_of", "probes_digest", "read_back"]
+__all__ = ["Connect", "carry_out", "connector", "instrument_check", "plan_of", "probes_digest", "read_back"]
 
 Probes = Mapping[str, Probe[Params]]
 
@@ -77,20 +80,18 @@ async def carry_out(
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
 
+    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it.
+
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
+    # What cannot be reached at all (no key, no CA file) is noticed before a folder is made.
+    ways = {endpoint.name: connect(endpoint) for endpoint in plan.endpoints}
+    earlier = _earlier(folder, probes) if resume else Earlier()
     writer = RunWriter(folder, resume=resume)
-    done: list[Trial] = []
-    last = 0
-    if resume:
-        reader = RunReader(folder)
-        done = [trial for trial in _trials(reader, probes) if trial.status is not Status.ERROR]
-        last = max((int(str(line["id"])[1:]) for line in reader.lines("exchange")), default=0)
-        if reader.header.get("probes_digest") != probes_digest(probes):
-            raise StoreError(f"{folder} was recorded by other probes than these; start a new run")
     writer.header(**_header(plan, probes, command, now(), instrument))
-    runner = Runner(plan, probes, connect, writer, budget=budget, watch=watch, done=done)
-    runner.skip_to_id(last)
+    runner = Runner(
+        plan, probes, lambda endpoint: ways[endpoint.name], writer, budget=budget, watch=watch, earlier=earlier
+    )
     interrupted = None
     try:
         await runner.run()
@@ -102,6 +103,22 @@ async def carry_out(
         raise
     finally:
         _close(writer, folder, probes, runner, interrupted, now())
+
+
+def _earlier(folder: Path, probes: Probes) -> Earlier:
+    """Return what the parts of an interrupted run have done; what was our trouble or the budget's is done again."""
+    reader = RunReader(folder)
+    if reader.header.get("probes_digest") != probes_digest(probes):
+        raise StoreError(f"{folder} was recorded by other probes than these; start a new run")
+    trials, references = _trials(reader, probes)
+    return Earlier(
+        trials=tuple(
+            trial for trial in trials if trial.status is not Status.ERROR and trial.skip_code != SkipCode.BUDGET
+        ),
+        references=references,
+        last_id=max((int(str(line["id"])[1:]) for line in reader.lines("exchange")), default=0),
+        parts=sum(1 for _ in reader.lines("header")),
+    )
 
 
 def _close(
@@ -130,6 +147,8 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
     judged_run = _Judged(reader, probes)
     header, footer = reader.header, reader.footer
     shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
+    recorded, today = str(header.get("probes_digest", "")), probes_digest(probes)
+    same = recorded == today
     finished = footer.get("finished") if footer else None
     return RunReport(
         id=str(header["id"]),
@@ -140,7 +159,7 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         suite=str(header.get("suite", "")),
         command=tuple(str(word) for word in _list(header.get("command"))),
         tool_version=str(header.get("version", "")),
-        probes_digest=str(header.get("probes_digest", "")),
+        probes_digest=today,
         requests=sum(cost.requests for cost in judged_run.costs),
         subjects=tuple(Subject(endpoint=endpoint, fingerprint=known) for endpoint, known in judged_run.subjects),
         features=features.FEATURES,
@@ -151,9 +170,13 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         reference=judged_run.reference,
         broken_on_both=judged_run.broken_on_both,
         confounders=judged_run.confounders,
-        instrument=_instrument(header.get("instrument")),
+        # What is said of the instrument is said of the probes that judged, which need not be those that drove.
+        instrument=_instrument(header.get("instrument")) if same else instrument_check(probes),
+        notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
         exchanges=reader.exchanges(shown),
         checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
+        causes={row_key(row, hit.endpoint): hit.cause.title for hit in judged_run.causes for row in hit.rows},
+        remedies={row_key(row, hit.endpoint): hit.cause.remedy for hit in judged_run.causes for row in hit.rows},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
     )
@@ -190,6 +213,15 @@ def probes_digest(probes: Probes) -> str:
     return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]
 
 
+def instrument_check(probes: Probes) -> InstrumentCheck | None:
+    """Return what the whole kill matrix said of exactly these probes, ``None`` where they have changed since.
+
+    ``make docs`` measures it and writes it down, since it takes minutes that a run does not have.
+    """
+    known = _dict(json.loads(files("servecheck").joinpath("instrument.json").read_text("utf-8")))
+    return _instrument(known) if known.get("probes_digest") == probes_digest(probes) else None
+
+
 @dataclass(slots=True)
 class _Judged:
     """Everything that follows from a run folder and today's probes."""
@@ -202,6 +234,7 @@ class _Judged:
     confounders: tuple[str, ...] = ()
     broken_on_both: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
+    causes: tuple[root_causes.Hit, ...] = ()
     reference: str | None = None
     answer: Verdict = field(init=False)
 
@@ -209,7 +242,7 @@ class _Judged:
         self.subjects = self.reader.endpoints()
         names = [endpoint.name for endpoint, _ in self.subjects]
         self.reference = next((endpoint.name for endpoint, _ in self.subjects if endpoint.reference), None)
-        trials = _trials(self.reader, self.probes)
+        trials, _ = _trials(self.reader, self.probes)
         self.cells = tuple(_cells(self.reader, names, trials))
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
         found: list[Comparison] = []
@@ -228,14 +261,16 @@ class _Judged:
         self.comparisons = tuple(found)
         self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
         self.costs = tuple(_costs(self.reader, names))
+        self.causes = root_causes.explain(self.cells, fingerprints)
 
 
-def _trials(reader: RunReader, probes: Probes) -> list[Trial]:
+def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, Transcript]]:
+    """Return every trial judged anew, and the reference's transcripts that others are judged against, by scenario."""
     scenarios = _scenarios(reader, probes)
     known = {endpoint.name: (endpoint, fingerprint) for endpoint, fingerprint in reader.endpoints()}
     references = {endpoint.name for endpoint, _ in known.values() if endpoint.reference}
     kept: dict[str, Transcript] = {}
-    trials: list[Trial] = []
+    trials: dict[str, Trial] = {}
     for end, exchanges, own in reader.cases():
         scenario = scenarios.get(end.case.scenario)
         if scenario is None:
@@ -243,10 +278,12 @@ def _trials(reader: RunReader, probes: Probes) -> list[Trial]:
         probe = probes[scenario.probe]
         endpoint, fingerprint = known[end.case.endpoint]
         transcript = Transcript(exchanges=exchanges, model=endpoint.model, fingerprint=fingerprint)
-        trials.append(judged(end, scenario, probe, transcript, _canaries(end, own), kept.get(scenario.id)))
-        if probe.contrast is not None and end.case.endpoint in references:
+        left = None if end.case.endpoint in references else kept.get(scenario.id)
+        # A case that a resumed run did again replaces what it was.
+        trials[end.case.id] = judged(end, scenario, probe, transcript, _canaries(end, own), left)
+        if (probe.contrast is not None or probe.needs_reference) and end.case.endpoint in references:
             kept[scenario.id] = transcript
-    return trials
+    return list(trials.values()), kept
 
 
 def _canaries(end: CaseEnd, own: Mapping[str, Exchange]) -> Canaries:
@@ -352,7 +389,7 @@ def _header(
             "allow": [str(risk) for risk in sorted(settings.allow)],
         },
         "instrument": to_json(instrument),
-        "endpoints": to_json(plan.endpoints),
+        "endpoints": to_json([without_secrets(endpoint) for endpoint in plan.endpoints]),
         "scenarios": [_scenario_fields(scenario) for scenario in plan.scenarios],
         "skips": to_json(plan.skips),
     }

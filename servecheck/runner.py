@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from servecheck import canary, identify
 from servecheck.budget import Budget, Spent
-from servecheck.errors import BudgetSpent, ServecheckError, UsageError
+from servecheck.endpoints import NO_KEY
+from servecheck.errors import BudgetSpent, ServecheckError, StoreError, UsageError
 from servecheck.features import get as feature_of
 from servecheck.judging import Canaries, is_anomaly, judge, settle_hangs
 from servecheck.model import (
@@ -23,6 +24,7 @@ from servecheck.model import (
     Fault,
     FaultKind,
     Fingerprint,
+    Json,
     SkipCode,
     Status,
     Transcript,
@@ -30,19 +32,23 @@ from servecheck.model import (
 )
 from servecheck.plan import Plan
 from servecheck.probe import Params, Probe
+from servecheck.read.reply import is_overloaded
 from servecheck.scenario import Scenario
 from servecheck.store import CaseEnd, Keeper, to_json
+from servecheck.wire.redact import without_secrets
 from servecheck.wire.session import WireSession
 from servecheck.wire.transport import Transport
 
-__all__ = ["Connect", "Progress", "Runner"]
+__all__ = ["Connect", "Earlier", "Progress", "Runner", "judged"]
 
 Connect = Callable[[Endpoint], Transport]
 """Makes the way to an endpoint; tests and the self-test give one that stays in memory."""
 
 _CANARY_EVERY = 25
 _SECOND_LOOK = 3
-_GIVE_UP_AFTER = 3  # sick canaries in a row; asking a dead server for ever helps nobody
+_PRIMED_GROUPS = ("structured", "tools")
+_RECOVERY_SECONDS = 90.0
+"""How long a server that went down may take to come up again (a supervisor restarts it) before it is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,18 @@ class Progress:
     endpoint: str
     text: str = ""
     trial: Trial | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What earlier, interrupted parts of the same run have done: trials that are not repeated, the reference's
+    transcripts by scenario, the number of the last exchange, and how many parts there were.
+    """
+
+    trials: tuple[Trial, ...] = ()
+    references: Mapping[str, Transcript] = field(default_factory=dict)
+    last_id: int = 0
+    parts: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,9 +83,11 @@ class _Lane:
     spent: Spent = field(default_factory=Spent)
     last_canary: Exchange | None = None
     since_canary: int = 0
-    sick_in_a_row: int = 0
+    given_up: bool = False
+    primed: bool = False
     trials: list[Trial] = field(default_factory=list)
     transcripts: dict[str, Transcript] = field(default_factory=dict)
+    passed: dict[str, asyncio.Event] = field(default_factory=dict)
 
     @property
     def sick(self) -> bool:
@@ -86,28 +106,24 @@ class Runner:
         *,
         budget: Budget | None = None,
         watch: Callable[[Progress], None] = lambda _: None,
-        done: Sequence[Trial] = (),
+        earlier: Earlier | None = None,
     ) -> None:
-        """``done`` are trials of an earlier, interrupted part of the same run; they are not repeated."""
+        """``earlier`` is what an interrupted part of the same run has done already."""
         self._plan = plan
         self._probes = probes
         self._connect = connect
         self._writer = writer
         self._budget = budget or Budget()
         self._watch = watch
-        self._done = list(done)
-        self._ids = itertools.count(1)
+        self._earlier = earlier or Earlier()
+        self._ids = itertools.count(self._earlier.last_id + 1)
         self._began = 0.0
         self.lanes: list[_Lane] = []
-
-    def skip_to_id(self, last: int) -> None:
-        """Number exchanges from ``last + 1``, where an earlier part of the run has used the others."""
-        self._ids = itertools.count(last + 1)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All judged trials so far."""
-        return (*self._done, *(trial for lane in self.lanes for trial in lane.trials))
+        return (*self._earlier.trials, *(trial for lane in self.lanes for trial in lane.trials))
 
     @property
     def spent(self) -> dict[str, Spent]:
@@ -120,7 +136,13 @@ class Runner:
         async with AsyncExitStack() as stack:
             for endpoint in self._plan.endpoints:
                 transport = await stack.enter_async_context(self._connect(endpoint))
-                self.lanes.append(_Lane(endpoint=endpoint, transport=transport))
+                # Which variable holds the key is settled now, also where it is the one for every endpoint.
+                known = replace(endpoint, api_key_env=transport.key_env or NO_KEY)
+                lane = _Lane(endpoint=known, transport=transport)
+                if endpoint.reference:
+                    lane.transcripts.update(self._earlier.references)
+                    lane.passed = {scenario.id: asyncio.Event() for scenario in self._plan.scenarios}
+                self.lanes.append(lane)
             hosts: dict[str, list[_Lane]] = {}
             for lane in self.lanes:
                 hosts.setdefault(_host(lane.endpoint), []).append(lane)
@@ -136,7 +158,16 @@ class Runner:
             await self._prepare(lane)
         for scenario in self._plan.scenarios:
             for lane in lanes:
+                await self._reference_first(lane, scenario)
                 await self._scenario(lane, scenario)
+                if lane.passed:
+                    lane.passed[scenario.id].set()
+
+    async def _reference_first(self, lane: _Lane, scenario: Scenario) -> None:
+        """Wait for the reference where this scenario is judged against it; it may be on another host, and slower."""
+        probe, left = self._probes[scenario.probe], self._reference
+        if left is not None and left is not lane and (probe.contrast is not None or probe.needs_reference):
+            await left.passed[scenario.id].wait()
 
     # ------------------------------------------------------------------ getting to know an endpoint
 
@@ -144,13 +175,12 @@ class Runner:
         session = self._session(lane, case=None, seed="identify")
         asked = await self._until_ready(lane, session)
         identity = identify.identify(lane.endpoint, asked)
-        lane.endpoint = self._with_model(lane.endpoint, identity)
         lane.kind = identity.kind or "chat"
-        lane.endpoint = replace(lane.endpoint, kind=lane.kind)
+        lane.endpoint = replace(self._with_model(lane.endpoint, identity), kind=lane.kind)
         silent = all(exchange.status is None for exchange in asked.values())
         if silent:
             lane.last_canary = asked["models"]
-            lane.sick_in_a_row = _GIVE_UP_AFTER
+            lane.given_up = True
         else:
             await self._canary(lane)
             identity = identify.identify(lane.endpoint, asked, lane.last_canary)
@@ -158,7 +188,7 @@ class Runner:
         self._writer.write(
             "endpoint",
             name=lane.endpoint.name,
-            endpoint=to_json(lane.endpoint),
+            endpoint=to_json(without_secrets(lane.endpoint)),
             fingerprint=to_json(lane.fingerprint),
             models=list(identity.models),
             asked={step: exchange.id for step, exchange in asked.items()},
@@ -201,8 +231,22 @@ class Runner:
         session = self._session(lane, case=None, seed="canary")
         exchange = await session.post("canary", path, body)
         lane.last_canary, lane.since_canary = exchange, 0
-        lane.sick_in_a_row = lane.sick_in_a_row + 1 if canary.ailment(exchange) else 0
         return exchange
+
+    async def _await_recovery(self, lane: _Lane) -> None:
+        """Ask a sick server again for a while; after that its cases are errors, and nothing more is sent."""
+        loop = asyncio.get_running_loop()
+        until, pause = loop.time() + _RECOVERY_SECONDS, 4.0
+        while lane.sick and not lane.given_up:
+            assert lane.last_canary is not None
+            if not _may_recover(lane.last_canary) or loop.time() + pause > until:
+                lane.given_up = True
+                return
+            sign = canary.ailment(lane.last_canary)
+            self._watch(Progress(endpoint=lane.endpoint.name, text=f"not well: {sign}; asking again in {pause:g} s"))
+            await asyncio.sleep(pause)
+            await self._canary(lane)
+            pause *= 2
 
     # ------------------------------------------------------------------ cases
 
@@ -210,9 +254,12 @@ class Runner:
         probe = self._probes[scenario.probe]
         skip = self._skip(lane, scenario)
         wanted = self._plan.settings.trials or scenario.trials or (_SECOND_LOOK if probe.stochastic else 1)
-        have = [trial for trial in self._done if _is(trial, scenario, lane)]
-        number = len(have) + 1
-        while number <= wanted:
+        have = [trial for trial in self._earlier.trials if _is(trial, scenario, lane)]
+        if have:
+            wanted = 0 if have[-1].skip_code is not None else self._looks(wanted, have)
+        while len(have) < wanted:
+            taken = {trial.case.trial for trial in have}
+            number = next(free for free in itertools.count(1) if free not in taken)
             case = Case(
                 id=f"{scenario.id}@{lane.endpoint.name}#{number}",
                 scenario=scenario.id,
@@ -227,7 +274,6 @@ class Runner:
             if trial.skip_code is not None:
                 return
             wanted = self._looks(wanted, have)
-            number += 1
 
     def _looks(self, wanted: int, have: list[Trial]) -> int:
         """Return how many trials there shall be: three where something did not hold and nobody said otherwise."""
@@ -241,11 +287,16 @@ class Runner:
         return wanted
 
     def _skip(self, lane: _Lane, scenario: Scenario) -> tuple[str, str] | None:
-        fits, why = identify.fits(scenario.feature, lane.kind)
-        if not fits:
+        _, why = identify.fits(scenario.feature, lane.kind)
+        why = why or self._probes[scenario.probe].applies(lane.endpoint, lane.fingerprint)
+        if why:
             return SkipCode.NOT_APPLICABLE, why
         for needed in scenario.needs:
-            mine = [trial for trial in lane.trials if trial.case.feature == needed]
+            mine = [
+                trial
+                for trial in self.trials
+                if trial.case.feature == needed and trial.case.endpoint == lane.endpoint.name
+            ]
             if mine and all(trial.status not in (Status.SUPPORTED, Status.DEGRADED) for trial in settle_hangs(mine)):
                 return f"needs:{needed}", f"{feature_of(needed).title} is {mine[-1].status} here"
         return None
@@ -255,13 +306,17 @@ class Runner:
         return Trial(case=case, status=Status.SKIPPED, reason=reason, skip_code=code)
 
     async def _case(self, lane: _Lane, case: Case, scenario: Scenario, probe: Probe[Params]) -> Trial:
-        if lane.sick and lane.sick_in_a_row < _GIVE_UP_AFTER:
-            await self._canary(lane)
+        await self._await_recovery(lane)
+        if not lane.sick:
+            await self._prime(lane, case)
         before = lane.last_canary
         if lane.sick and not probe.despite_sickness:
             end = CaseEnd(case=case, before=before.id if before else None)
             return self._finish(lane, end, scenario, probe, Transcript())
-        session = self._session(lane, case=case.id, seed=f"{case.scenario}/{case.endpoint}/{case.trial}")
+        seed = f"{case.scenario}/{case.endpoint}/{case.trial}"
+        if self._earlier.parts:  # a case that was cut short has shown its random words to the server already
+            seed += f"/part {self._earlier.parts + 1}"
+        session = self._session(lane, case=case.id, seed=seed)
         skip_code, reason = None, ""
         with _our_faults() as faults:
             try:
@@ -281,6 +336,23 @@ class Runner:
             reason=reason,
         )
         return self._finish(lane, end, scenario, probe, session.transcript, before, after)
+
+    async def _prime(self, lane: _Lane, case: Case) -> None:
+        """Ask for a plain JSON object once, before the first structured request: on vLLM that one chooses the grammar
+        backend for everybody. What comes back is of no interest, unless the server is not well after it.
+        """
+        if lane.primed or feature_of(case.feature).group not in _PRIMED_GROUPS:
+            return
+        lane.primed = True
+        body: dict[str, Json] = {
+            "messages": [{"role": "user", "content": "Name one colour, as a JSON object with the key colour."}],
+            "max_tokens": 32,
+            "temperature": 0,
+            "response_format": {"type": "json_object"},
+        }
+        exchange = await self._session(lane, case=None, seed="prime").chat("prime", body)
+        if is_anomaly(exchange):
+            await self._canary(lane)
 
     def _finish(
         self,
@@ -322,8 +394,12 @@ class Runner:
     def _reference_transcript(self, lane: _Lane, scenario: Scenario) -> Transcript | None:
         if lane.endpoint.reference:
             return None
-        left = next((other for other in self.lanes if other.endpoint.reference), None)
+        left = self._reference
         return left.transcripts.get(scenario.id) if left else None
+
+    @property
+    def _reference(self) -> _Lane | None:
+        return next((lane for lane in self.lanes if lane.endpoint.reference), None)
 
     def _session(self, lane: _Lane, *, case: str | None, seed: str) -> WireSession:
         settings = self._plan.settings
@@ -372,12 +448,17 @@ def _our_faults() -> Iterator[list[Fault]]:
     faults: list[Fault] = []
     try:
         yield faults
-    except ServecheckError:
+    except StoreError:  # nothing can be recorded any more, so nothing more is to be sent
         raise
     except Exception as error:  # noqa: BLE001 - the one place; see the docstring
         trace = "".join(traceback.format_exception(error))
         reason = f"servecheck's own fault: {type(error).__name__}: {error}"
         faults.append(Fault(kind=FaultKind.EXCEPTION, reason=reason, trace=trace))
+
+
+def _may_recover(exchange: Exchange) -> bool:
+    """Tell whether waiting can help: garbage and a denied key stay what they are."""
+    return exchange.status is None or exchange.status >= 500 or is_overloaded(exchange)
 
 
 def _is(trial: Trial, scenario: Scenario, lane: _Lane) -> bool:

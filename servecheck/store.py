@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,20 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from servecheck.errors import StoreError
-from servecheck.model import Case, Chunk, Ending, Endpoint, Exchange, Fault, FaultKind, Fingerprint, How, Json, Known
+from servecheck.model import (
+    Case,
+    Chunk,
+    Ending,
+    Endpoint,
+    Exchange,
+    Fault,
+    FaultKind,
+    Fingerprint,
+    How,
+    Json,
+    Known,
+    sending_order,
+)
 
 __all__ = ["RUN_FILE", "CaseEnd", "Keeper", "RunReader", "RunWriter", "to_json"]
 
@@ -72,7 +86,10 @@ class RunWriter:
 
     def write(self, kind: str, **fields: Json) -> None:
         """Append one line."""
-        line = json.dumps({"type": kind, **fields}, ensure_ascii=False, allow_nan=False)
+        row = {"type": kind, **fields}
+        line = json.dumps(row, ensure_ascii=False, allow_nan=False)
+        if not _encodable(line):  # half a surrogate pair out of somebody's JSON
+            line = json.dumps(row, allow_nan=False)
         try:
             self._file.write(line + "\n")
             self._file.flush()
@@ -107,7 +124,10 @@ class RunWriter:
             return
         try:
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(data)
+            # Under another name first: a body that a killed run left half written must not pass for a whole one.
+            part = path.with_suffix(".part")
+            part.write_bytes(data)
+            part.replace(path)
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error}") from error
 
@@ -155,8 +175,10 @@ class RunReader:
                     return
                 try:
                     line = json.loads(text)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise StoreError(f"{path}:{number}: is not JSON: {error}") from error
+                if not isinstance(line, dict):
+                    raise StoreError(f"{path}:{number}: is not an object")
                 if not types or line.get("type") in types:
                     yield line
 
@@ -164,7 +186,10 @@ class RunReader:
         """Yield each ended case with its exchanges and the runner's own (canaries) recorded so far, by id."""
         open_cases: dict[str, list[Exchange]] = {}
         own: dict[str, dict[str, Exchange]] = {}
-        for line in self.lines("exchange", "case"):
+        for line in self.lines("header", "exchange", "case"):
+            if line["type"] == "header":
+                open_cases.clear()  # resumed: a case that was interrupted is run again from its beginning
+                continue
             if line["type"] == "exchange":
                 exchange = self.exchange(line)
                 case, endpoint = line.get("case"), str(line.get("endpoint"))
@@ -175,7 +200,7 @@ class RunReader:
                 continue
             end = _case_end(line)
             mine = own.get(end.case.endpoint, {})
-            yield end, tuple(open_cases.pop(end.case.id, ())), mine
+            yield end, tuple(sorted(open_cases.pop(end.case.id, ()), key=sending_order)), mine
             keep = {end.before, *end.after, *list(mine)[-3:]}
             own[end.case.endpoint] = {key: exchange for key, exchange in mine.items() if key in keep}
 
@@ -223,6 +248,8 @@ class RunReader:
                 position += piece
             else:
                 chunks.append(Chunk(_float(at), _bytes(piece)))
+        if position != len(data):
+            raise StoreError(f"{self.folder}: the body {blob} of exchange {line.get('id')} is not what was recorded")
         status, headers_at = line.get("status"), line.get("headers_at")
         return Exchange(
             id=str(line["id"]),
@@ -245,6 +272,8 @@ class RunReader:
 
 def to_json(value: object) -> Json:
     """Return a frozen value of the model as JSON. The run file is our own; outside shapes live in ``schema/``."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no word for it; 1e999 in a reply makes one
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, Mapping):
@@ -277,6 +306,14 @@ def _exchange_fields(exchange: Exchange, blob: str | None) -> dict[str, Json]:
         "detail": exchange.detail,
         "attempt": exchange.attempt,
     }
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _text(data: bytes) -> Json:

@@ -112,23 +112,32 @@ def trial_status(
 
     A fault is ``error`` and a skip is ``skipped``, whatever the findings are. Else the worst finding decides, by
     :data:`OUTCOMES` and :data:`WORST_FIRST`; between equals a ``must`` before a ``should``, then by route, mode and
-    check, so that the order in which a judge speaks does not matter. Findings without effect decide nothing: a trial
-    that has no others is ``inconclusive``, for green needs evidence. A trial that only observed a value is
-    ``supported`` in the sense of *known*.
+    check, so that the order in which a judge speaks does not matter. Only where everything held does the first of the
+    findings as given speak, a ``must`` before a ``should``: they come in the order of the probe's checks, and a probe
+    names first what it is about. Findings without effect decide nothing: a trial that has no others is
+    ``inconclusive``, for green needs evidence. A trial that only observed a value is ``supported`` in the sense of
+    *known*.
     """
     if fault is not None:
         return Status.ERROR, fault.reason
     if skip_code is not None:
         return Status.SKIPPED, f"skipped ({skip_code})"
-    ordered = sorted(findings, key=_finding_order)
+    given = list(findings)
+    ordered = sorted(given, key=_finding_order)
     weighed = [(status, finding.why) for finding in ordered if (status := _weight(finding)) is not None]
     if weighed:
-        return min(weighed, key=lambda pair: _BADNESS[pair[0]])
+        status, why = min(weighed, key=lambda pair: _BADNESS[pair[0]])
+        return status, _most_telling(given) if status is Status.SUPPORTED else why
     if ordered:
         return Status.INCONCLUSIVE, ordered[0].why
     if observed:
         return Status.SUPPORTED, "; ".join(dict.fromkeys(seen.why for seen in observed))
     return Status.INCONCLUSIVE, "nothing was judged"
+
+
+def _most_telling(findings: Iterable[Finding]) -> str:
+    held = [finding for finding in findings if finding.outcome is Outcome.HELD]
+    return min(held, key=lambda finding: _LEVELS[finding.level]).why
 
 
 def _weight(finding: Finding) -> Status | None:

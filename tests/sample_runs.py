@@ -487,6 +487,10 @@ def two_endpoints() -> RunReport:
         remedies={
             "structured.json_schema@tpu": "start the server with a structured output backend, or validate in the client"
         },
+        causes={
+            "structured.json_schema@tpu": "no structured output backend is set",
+            "structured.stream@tpu": "no structured output backend is set",
+        },
         costs=(
             Cost(endpoint="gpu", requests=206, seconds=610.2, prompt_tokens=31_204, output_tokens=12_877),
             Cost(endpoint="tpu", requests=206, seconds=840.0),
@@ -523,7 +527,7 @@ def one_endpoint() -> RunReport:
         cells=cells,
         groups=tallies(cells),
         comparisons=(),
-        verdict=Verdict(decision=Decision.READY, sentence="All 10 core rows are supported."),
+        verdict=Verdict(decision=Decision.READY, sentence="Yes: gpu falls short on none of 10 core rows."),
         confounders=(),
         remedies={},
         costs=(),
@@ -546,7 +550,7 @@ def died() -> RunReport:
         comparisons=(),
         verdict=Verdict(
             decision=Decision.NOT_READY,
-            sentence="tpu is behind gpu in 2 of 4 core rows.",
+            sentence="No: tpu is behind gpu on 2 of 4 core rows.",
             blockers=("streaming.usage@tpu", "streaming.frames@tpu"),
         ),
         confounders=(),
@@ -579,7 +583,7 @@ def nothing_known() -> RunReport:
         groups=tallies(cells),
         verdict=Verdict(
             decision=Decision.CANNOT_TELL,
-            sentence="No core row was decided.",
+            sentence="Cannot tell: no core row was decided on gpu.",
             unknown=tuple(f"{cell.feature}@gpu" for cell in cells if cell.kind is Kind.JUDGED),
         ),
         instrument=InstrumentCheck(seeded=84, caught=83, variations=22, false_alarms=1),

@@ -8,7 +8,7 @@ from servecheck.model import Ending, Exchange, Outcome, Status, Trial
 from servecheck.probes.health_ready import PROBE, HealthReadyParams
 from servecheck.reference.mutants.health_ready import HealthyAndFailing, HealthyAndHung, HonestlyIll
 from servecheck.reference.server import ReferenceServer
-from tests.handmade import exchange, outcomes, transcript, whole
+from tests.timed import exchange, outcomes, transcript, whole
 from tests.trying import trials_of
 
 _CHECK = "health-agrees-with-answers"
@@ -35,7 +35,7 @@ def _answer(status: int | None = 200, number: int = 1) -> Exchange:
     [
         pytest.param(_HELD, [_health(200), _answer()], id="both well"),
         pytest.param(_HELD, [_health(503), _answer(500)], id="both ill"),
-        pytest.param(_HELD, [_health(None), _answer(None)], id="neither answers"),
+        pytest.param(_UNDETERMINED, [_health(None), _answer(None)], id="neither answers"),
         pytest.param(_HELD, [_health(404), _models(200), _answer()], id="a gateway that is well"),
         pytest.param(_HELD, [_health(404), _models(502), _answer(502)], id="a gateway without its engine"),
         pytest.param(_VIOLATED, [_health(200), _answer(None), _health(200, 2), _answer(None, 2)], id="frozen"),

@@ -9,7 +9,7 @@ import pytest
 from servecheck.model import Exchange, Outcome
 from servecheck.probes.metrics_exposed import PROBE, MetricsExposedParams
 from servecheck.read.series import CONTRACTS, Contract, running_in_loads, running_in_slots, spellings
-from tests.handmade import exchange, outcomes, sent_json, transcript, whole
+from tests.timed import exchange, outcomes, sent_json, transcript, whole
 
 _READ, _KEY, _MORE = "metrics-can-be-read", "steering-series-are-there", "promised-series-are-there"
 _MOVE = "token-counters-move-with-requests"
@@ -42,6 +42,11 @@ def _says(*exchanges: Exchange, engine: str = "") -> dict[str, Outcome]:
 def test_every_engine_that_keeps_its_contract_is_supported(contract: Contract) -> None:
     reads = _read("before", _text(contract, 100, 50)), _read("after-1", _text(contract, 109, 55))
     assert _says(reads[0], _answer(), reads[1]) == _ALL_WELL
+
+
+def test_counters_that_are_no_numbers_do_not_count() -> None:
+    text = _text(_SGLANG, 109, 55).replace("109", "NaN").replace("55", "+Inf")
+    assert _says(_read("before", _text(_SGLANG, 100, 50)), _answer(), _read("after-1", text))[_MOVE] == _VIOLATED
 
 
 def test_a_prompt_that_was_cached_moves_a_counter_of_computed_tokens_by_one() -> None:

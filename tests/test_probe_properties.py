@@ -16,7 +16,7 @@ from servecheck.reference.mutants.sampling_greedy import (
     SamplesAnyway,
 )
 from servecheck.reference.server import ReferenceServer
-from tests.handmade import sent_json, transcript, whole
+from tests.timed import sent_json, transcript, whole
 from tests.trying import trials_of
 
 

@@ -13,7 +13,7 @@ from servecheck.probes.streaming_cancel import PROBE, StreamingCancelParams
 from servecheck.reference.asgi import Reply, Request, json_reply
 from servecheck.reference.mutants.streaming_cancel import OneSlot
 from servecheck.reference.server import ReferenceServer
-from tests.handmade import delta, exchange, sent_json, stream, transcript, whole
+from tests.timed import delta, exchange, sent_json, stream, transcript, whole
 from tests.trying import trials_of
 
 _STOPS, _NEXT = "work-stops-when-the-client-leaves", "next-request-is-served-at-once"

@@ -8,7 +8,7 @@ import pytest
 
 from servecheck.model import Exchange, Outcome
 from servecheck.probes.streaming_incremental import PROBE, StreamingIncrementalParams
-from tests.handmade import delta, exchange, outcomes, sent_json, stream, transcript, whole
+from tests.timed import delta, exchange, outcomes, sent_json, stream, transcript, whole
 
 _SPREAD, _STEPS = "text-arrives-while-it-is-made", "text-arrives-in-small-steps"
 

@@ -8,7 +8,7 @@ import pytest
 
 from servecheck.model import Exchange, Outcome
 from servecheck.probes import streaming_continuous_usage, streaming_usage
-from tests.handmade import delta, exchange, outcomes, sent_json, stream, transcript, whole
+from tests.timed import delta, exchange, outcomes, sent_json, stream, transcript, whole
 
 _COMES, _EQUAL = "usage-comes-when-asked-for", "stream-usage-equals-whole-usage"
 _OWN, _ONCE, _UNASKED = "usage-has-a-last-chunk-of-its-own", "usage-comes-once", "no-usage-unasked"

@@ -11,7 +11,7 @@ from servecheck.probes.streaming_utf8 import PROBE, StreamingUtf8Params
 from servecheck.reference.asgi import Event
 from servecheck.reference.constraint import Constraint
 from servecheck.reference.server import ReferenceServer
-from tests.handmade import delta, outcomes, sent_json, stream, transcript, whole
+from tests.timed import delta, outcomes, sent_json, stream, transcript, whole
 from tests.trying import trials_of
 
 _STREAM, _WHOLE = "stream-keeps-characters", "whole-answer-keeps-characters"

@@ -918,7 +918,9 @@ def test_every_streaming_variant_differs_from_the_right_stream(language):
     mutants, harmless = discover()["streaming_frames"]
     variants: list[Mutant | Harmless] = [*mutants, *harmless]
     same = [variant.id for variant in variants if streamed(variant.make(language, clock=clock)) == right]
-    assert [name for name in same if name not in {"slow-start", "small-pieces", "length-finish"}] == []
+    # The last two are the right server but for tools, which this request has none of.
+    alike = {"slow-start", "small-pieces", "length-finish", "stream-with-tools-fails", "tools-refused"}
+    assert [name for name in same if name not in alike] == []
 
 
 @every_model
@@ -928,7 +930,7 @@ def test_harmless_streams_still_carry_the_whole_answer(language):
         data = [line.partition(":")[2].strip() for line in lines if line.startswith("data:")]
         assert data[-1] == "[DONE]"
         events = [json.loads(line) for line in data[:-1]]
-        return "".join(choice["delta"].get("content", "") for event in events for choice in event["choices"])
+        return "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
 
     right = text(streamed(ReferenceServer(language=language)))
     for variant in discover()["streaming_frames"][1]:

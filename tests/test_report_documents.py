@@ -17,7 +17,7 @@ from servecheck.report.data import RunReport, Subject
 from servecheck.report.html import report_html
 from servecheck.report.junit import junit_xml
 from servecheck.report.markdown import REPORT_LIMIT, evidence_md, report_md, templates_dir
-from servecheck.report.shapes import ReportView
+from servecheck.report.shapes import Answer, ReportView
 from servecheck.report.summary import summary_md
 from servecheck.report.view import view
 from tests.golden import check_golden
@@ -84,12 +84,28 @@ def test_what_does_not_fit_the_first_screen_follows_it():
 def test_a_run_that_died_says_so_before_anything_else():
     report = report_md(seen(RUNS["died"]()))
     assert report.startswith("> ⚠️ **This run did not finish: the machine was switched off.**")
-    assert "No, so far." in report
+    assert "❌ **No, so far: tpu is behind gpu on 2 of 4 core rows.**" in report
 
 
 def test_a_run_that_died_is_never_a_yes():
-    run = replace(RUNS["died"](), verdict=Verdict(decision=Decision.READY, sentence="All is well."))
-    assert seen(run).answer.word == "Not finished"
+    run = replace(RUNS["died"](), verdict=Verdict(decision=Decision.READY, sentence="Yes: all is well."))
+    assert seen(run).answer == Answer(mark="❔", sentence="Not finished: all is well.")
+
+
+@pytest.mark.parametrize(
+    ("decision", "answer"),
+    [
+        (Decision.READY, "✅ **Yes: as told.**"),
+        (Decision.READY_WITH_CAVEATS, "🟡 **Yes, with caveats: as told.**"),
+        (Decision.NOT_READY, "❌ **No: as told.**"),
+        (Decision.CANNOT_TELL, "❔ **Cannot tell: as told.**"),
+    ],
+)
+def test_the_answer_is_said_once_whether_or_not_the_verdict_opens_with_it(decision, answer):
+    opening = answer[answer.index("**") + 2 : answer.index("as told")]
+    for sentence in ("as told.", f"{opening}as told."):
+        run = replace(RUNS["one-endpoint"](), verdict=Verdict(decision=decision, sentence=sentence))
+        assert report_md(seen(run)).splitlines()[2] == answer
 
 
 def test_rows_that_block_for_one_reason_are_one_number():

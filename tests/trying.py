@@ -14,7 +14,7 @@ from servecheck.scenario import Scenario
 __all__ = ["trials_of"]
 
 
-def trials_of(probe: str, server: ReferenceServer, *, trials: int | None = None) -> tuple[Trial, ...]:
+def trials_of(probe: str, server: ReferenceServer, *, trials: int = 1) -> tuple[Trial, ...]:
     """Return the judged trials."""
     return trials_on(server, discover(), [each for each in _builtin() if each.probe == probe], trials=trials)
 

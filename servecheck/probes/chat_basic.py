@@ -1,7 +1,8 @@
 """A plain chat completion has everything that a client reads.
 
 What it does: sends one prompt greedily, and once with nothing but the messages and ``max_tokens``, and reads the
-reply as a client would: text, role, finish reason, usage that adds up, the model's name, the object's name.
+reply as a client would: text, role, finish reason, usage that adds up, the model's name, the object's name. Where a
+model spends all its room on thinking, it asks again with more.
 
 Why it matters: every other row rests on this one, and client libraries fail on a missing field far from its cause.
 
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.model import Check, Exchange, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply
@@ -33,29 +34,43 @@ class ChatBasicParams(Params):
 
     prompt: str = Field(default="Name three colours and say where one sees them.", description="The user's message.")
     max_tokens: int = Field(default=48, ge=8, le=4096, description="Room for the answer.")
+    thinking_tokens: int = Field(
+        default=2048, ge=8, le=65536, description="Room for the answer of a model that thinks for longer than that."
+    )
 
 
 async def drive(session: Session, params: ChatBasicParams, _: Transcript | None) -> None:
     """Ask greedily, ask bare, and ask which names the model is listed under."""
     messages: Json = [{"role": "user", "content": params.prompt}]
-    await session.chat("greedy", {"messages": messages, "max_tokens": params.max_tokens, "temperature": 0, "top_p": 1})
-    await session.chat("bare", {"messages": messages, "max_tokens": params.max_tokens})
+    greedy: dict[str, Json] = {"messages": messages, "temperature": 0, "top_p": 1}
+    first, room = await session.chat("greedy", {**greedy, "max_tokens": params.max_tokens}), params.max_tokens
+    if _only_thought(first):
+        room = params.thinking_tokens
+        await session.chat("greedy-roomy", {**greedy, "max_tokens": room})
+    await session.chat("bare", {"messages": messages, "max_tokens": room})
     await session.get("models", "/models")
 
 
-def judge(transcript: Transcript, params: ChatBasicParams) -> Iterator[Finding]:
-    """Judge both replies by the same rules."""
+def _only_thought(exchange: Exchange) -> bool:
+    """Tell whether the room was spent before the answer began."""
+    answer = reply.chat(exchange)
+    if not isinstance(answer, reply.Answer):
+        return False
+    return not answer.text.strip() and bool(answer.first.reasoning) and answer.finish == "length"
+
+
+def judge(transcript: Transcript, _: ChatBasicParams) -> Iterator[Finding]:
+    """Judge both replies by the same rules; of the two greedy ones the roomier."""
     models = transcript.get("models")
     listed = reply.json_body(models) if models is not None else None
     entries = dig(listed, "data") if not isinstance(listed, reply.Refusal | reply.Failure) else None
     names = {string(dig(entry, "id")) for entry in entries} if isinstance(entries, list) else set()
-    for step in ("greedy", "bare"):
-        exchange = transcript.get(step)
+    for exchange in (transcript.get("greedy-roomy") or transcript.get("greedy"), transcript.get("bare")):
         if exchange is not None:
-            yield from _judge(reply.chat(exchange), params, names)
+            yield from _judge(reply.chat(exchange), names)
 
 
-def _judge(answer: reply.Reply, params: ChatBasicParams, names: set[str]) -> Iterator[Finding]:
+def _judge(answer: reply.Reply, names: set[str]) -> Iterator[Finding]:
     missing = _PART.unless_answered("answer-has-text", answer)
     if missing is not None:
         yield missing
@@ -74,7 +89,7 @@ def _judge(answer: reply.Reply, params: ChatBasicParams, names: set[str]) -> Ite
     known = finish in _FINISH
     why = f"finish_reason is {finish!r}" + ("" if known else " where only 'stop' or 'length' can be")
     yield (_PART.held if known else _PART.violated)("finish-reason-is-given", why, answer)
-    yield _usage(answer, params.max_tokens)
+    yield _usage(answer)
     yield _model(answer, names)
     yield _named(answer)
 
@@ -83,17 +98,22 @@ def _text(answer: reply.Answer) -> Finding:
     check = "answer-has-text"
     if answer.text.strip():
         return _PART.held(check, f"{len(answer.text)} characters: {quote(answer.text, 60)}", answer)
-    if answer.first.reasoning and answer.finish == "length":
+    if _only_thought(answer.exchange):
         why = "max_tokens went into the reasoning, as it may"
         return _PART.undetermined(check, f"{why}: {quote(answer.first.reasoning, 60)}", answer)
     if answer.first.reasoning:
         why = "content is empty and all text is in the reasoning although the answer is finished"
         return _PART.violated(check, f"{why}: {quote(answer.first.reasoning, 60)}", answer)
+    spent = answer.usage.completion if answer.usage is not None else None
+    if answer.finish == "stop" and spent is not None and spent <= 1:
+        why = f"the model ended its answer at once: {spent} completion tokens"
+        return _PART.undetermined(check, why, answer)
     return _PART.violated(check, f"no text with finish_reason {answer.finish!r}", answer)
 
 
-def _usage(answer: reply.Answer, max_tokens: int) -> Finding:
+def _usage(answer: reply.Answer) -> Finding:
     check, usage = "usage-adds-up", answer.usage
+    max_tokens = number(dig(answer.exchange.request, "max_tokens"))
     if usage is None:
         return _PART.violated(check, "the reply has no usage", answer)
     prompt, completion, total = usage.prompt, usage.completion, usage.total
@@ -102,7 +122,7 @@ def _usage(answer: reply.Answer, max_tokens: int) -> Finding:
         return _PART.violated(check, f"usage is incomplete: {said}", answer)
     if prompt <= 0 or completion <= 0 or total != prompt + completion:
         return _PART.violated(check, f"usage does not add up: {said}", answer)
-    if completion > max_tokens:
+    if max_tokens is not None and completion > max_tokens:
         return _PART.violated(check, f"more tokens than max_tokens {max_tokens} allows: {said}", answer)
     return _PART.held(check, said, answer)
 

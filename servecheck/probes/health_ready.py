@@ -42,10 +42,13 @@ class HealthReadyParams(Params):
 
 
 class _Round(NamedTuple):
-    """One look: what the route says (``None``: not offered), what the server can do (``None``: it refused)."""
+    """One look: what the route says (``None``: not offered), what the server can do (``None``: it refused).
 
-    route: str
+    ``silent`` where the route gave no whole reply, which is not the same as saying no.
+    """
+
     ready: bool | None
+    silent: bool
     able: bool | None
     why: str
     seen: tuple[Exchange, ...]
@@ -78,17 +81,17 @@ def _look(transcript: Transcript, number: int) -> _Round | None:
     if health is None or answer is None:
         return None
     route, asked = ("/health", health) if _ready(health) is not None or models is None else ("/v1/models", models)
-    ready = _ready(asked)
+    silent = asked.status is None or asked.ending is not Ending.COMPLETE
     ailment = canary.ailment(answer)
     # A refusal may be about the request; it says nothing about what the server can do.
     refused = isinstance(reply.not_answered(answer), reply.Refusal)
     able = None if refused else not ailment
-    says = f"HTTP {asked.status}" if asked.status is not None else f"nothing ({asked.detail})"
+    says = f"nothing whole ({asked.detail or asked.ending})" if silent else f"HTTP {asked.status}"
     why = f"{route} says {says}, and a short request is {f'not answered: {ailment}' if ailment else 'answered'}"
     if asked is models:
         why += f" (no /health here: HTTP {health.status})"
     seen = (health, answer) if models is None else (health, models, answer)
-    return _Round(route=route, ready=ready, able=able, why=why, seen=seen)
+    return _Round(ready=_ready(asked), silent=silent, able=able, why=why, seen=seen)
 
 
 def judge(transcript: Transcript, _: HealthReadyParams) -> Iterator[Finding]:
@@ -104,6 +107,8 @@ def judge(transcript: Transcript, _: HealthReadyParams) -> Iterator[Finding]:
         yield _PART.refused(_AGREES, f"not offered: neither /health nor /v1/models is there ({status})", *seen)
     elif last.able is None:
         yield _PART.undetermined(_AGREES, f"{last.why}: a refusal is no sign of the server's health", *seen)
+    elif last.silent and not last.able:
+        yield _PART.undetermined(_AGREES, f"{last.why}: nothing here says anything", *seen)
     elif last.ready is not last.able:
         yield _PART.violated(_AGREES, last.why + (", twice" if len(looks) > 1 else ""), *seen)
     elif len(looks) > 1:

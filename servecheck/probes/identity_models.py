@@ -1,7 +1,7 @@
 """``GET /v1/models`` lists the model that requests name.
 
 What it does: asks for the list and looks for the configured model in it, for entries of the documented shape, for ids
-that come twice, and for a ``max_model_len`` that makes sense where one is given.
+that come twice, and for a ``max_model_len`` that makes sense: a length for every model, or for none.
 
 Why it matters: clients and gateways choose a model from this list; one that is missing cannot be routed to.
 
@@ -82,14 +82,21 @@ def _shape(exchange: Exchange, entries: list[Json], names: list[str]) -> Finding
 
 
 def _lengths(exchange: Exchange, entries: list[Json]) -> Iterator[Finding]:
-    given = [dig(entry, "max_model_len") for entry in entries if dig(entry, "max_model_len") is not None]
-    if given:
-        wrong = [value for value in given if (number(value) or 0) <= 0]
-        check = "max-model-len-is-a-length"
-        if wrong:
-            yield _PART.violated(check, f"max_model_len is {wrong[0]!r}", exchange)
-        else:
-            yield _PART.held(check, f"max_model_len is {given[0]}", exchange)
+    """Judge the extension ``max_model_len``; without one anywhere, or null everywhere, there is nothing to judge."""
+    check = "max-model-len-is-a-length"
+    given = [dig(entry, "max_model_len") for entry in entries]
+    if all(value is None for value in given):
+        return
+    for entry, value in zip(entries, given, strict=True):
+        name = quote(string(dig(entry, "id")), 40)
+        if value is None and isinstance(entry, dict) and "max_model_len" in entry:
+            yield _PART.violated(check, f"max_model_len of {name} is null where others have a length", exchange)
+            return
+        if value is not None and (number(value) or 0) <= 0:
+            yield _PART.violated(check, f"max_model_len of {name} is {value!r}", exchange)
+            return
+    shown = next(value for value in given if value is not None)
+    yield _PART.held(check, f"max_model_len is {shown}", exchange)
 
 
 PROBE = Probe(
@@ -116,7 +123,7 @@ PROBE = Probe(
         ),
         Check(
             id="max-model-len-is-a-length",
-            rule="Where max_model_len is given it is a positive whole number.",
+            rule="Where max_model_len is given it is a positive whole number, and not null for some models only.",
             level=Level.SHOULD,
             source="https://docs.vllm.ai/en/latest/api/vllm/entrypoints/openai/protocol/",
         ),

@@ -2,7 +2,9 @@
 
 What it does: sends a prompt that asks for prose, twice without a schema (the control) and then with a schema whose
 only property must equal a random word. The word stands nowhere in the prompt, so a reply that is JSON with that word
-can only come from the schema. Greedy, sampled, and once with nothing but the schema, as applications send it.
+can only come from the schema. Greedy, sampled, and once with nothing but the schema, as applications send it. An
+answer that was cut by ``max_tokens`` is asked for once more, with another word, and with more room where a thought
+used it up.
 
 Why it matters: a server that accepts a schema and does not apply it answers 200 with text that looks right in the
 smoke test and breaks the parser in production.
@@ -14,6 +16,8 @@ than the greedy, the sampled and the bare one together.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 
 import jsonschema
@@ -23,11 +27,12 @@ from servecheck.model import Check, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply
-from servecheck.read.text import dig, parse, quote, string
+from servecheck.read.text import dig, parse, quote
 
 __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/guides/structured-outputs"
+_ROOM_TO_THINK = 768  # tokens; a thought that ends takes a few hundred, and every served context holds as many
 
 
 class JsonSchemaParams(Params):
@@ -63,24 +68,32 @@ def with_nonce(value: object, nonce: str) -> Json:
 
 
 async def drive(session: Session, params: JsonSchemaParams, _: Transcript | None) -> None:
-    """Control twice, then the schema greedy, sampled and bare."""
+    """Control twice, then the schema greedy, sampled and bare; an answer that was cut is asked for once more."""
 
     def asked(**more: Json) -> dict[str, Json]:
         messages: Json = [{"role": "user", "content": params.prompt}]
         return {"messages": messages, "max_tokens": params.max_tokens, **more}
 
-    def shaped() -> Json:
+    async def shaped(step: str, **more: Json) -> reply.Reply:
         schema = with_nonce(params.answer_schema, session.nonce())
-        return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+        wanted: Json = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+        return reply.chat(await session.chat(step, asked(response_format=wanted, **more)))
 
     await session.chat("control", asked(temperature=0, top_p=1))
     await session.chat("control-sampled", asked(temperature=1, top_p=1))
-    await session.chat("greedy", asked(temperature=0, top_p=1, response_format=shaped()))
-    await session.chat("sampled", asked(temperature=1, top_p=1, response_format=shaped()))
-    await session.chat("bare", asked(response_format=shaped()))
+    arms: dict[str, dict[str, Json]] = {
+        "greedy": {"temperature": 0, "top_p": 1},
+        "sampled": {"temperature": 1, "top_p": 1},
+        "bare": {},
+    }
+    for step, sampling in arms.items():
+        first = await shaped(step, **sampling)
+        if isinstance(first, reply.Answer) and first.finish == "length" and _faults(first.text, _schema(first)):
+            room = max(params.max_tokens, _ROOM_TO_THINK) if _thought_too_long(first) else params.max_tokens
+            await shaped(f"{step}-again", **sampling, max_tokens=room)
 
 
-def judge(transcript: Transcript, _: JsonSchemaParams) -> Iterator[Finding]:
+def judge(transcript: Transcript, params: JsonSchemaParams) -> Iterator[Finding]:
     """Judge each answer under a schema against the controls."""
     controls = {exchange.step: reply.chat(exchange) for exchange in transcript.steps("control")}
     for step, check in (
@@ -88,37 +101,63 @@ def judge(transcript: Transcript, _: JsonSchemaParams) -> Iterator[Finding]:
         ("sampled", "schema-shapes-a-sampled-answer"),
         ("bare", "schema-alone-is-enough"),
     ):
-        exchange = transcript.get(step)
-        if exchange is not None:
-            control = controls.get("control" if step == "greedy" else "control-sampled")
-            yield judge_schema(Part(), check, reply.chat(exchange), control)
+        looks = [reply.chat(found) for name in (f"{step}-again", step) if (found := transcript.get(name)) is not None]
+        # More room may be refused where the context is short; that says nothing about the schema.
+        shaped = next((look for look in looks if not isinstance(look, reply.Refusal)), looks[-1] if looks else None)
+        control = controls.get("control" if step == "greedy" else "control-sampled")
+        yield _judge(Part(), check, shaped, control, params)
 
 
-def judge_schema(part: Part, check: str, shaped: reply.Reply, control: reply.Reply | None) -> Finding:
+def _judge(
+    part: Part, check: str, shaped: reply.Reply | None, control: reply.Reply | None, params: JsonSchemaParams
+) -> Finding:
     """Judge one answer under the schema that its own request carries, against the same request without it."""
     missing = part.unless_answered(check, shaped, control)
     if missing is not None:
         return missing
     assert isinstance(shaped, reply.Answer)
-    schema = dig(shaped.exchange.request, "response_format", "json_schema", "schema")
+    schema = _schema(shaped)
     without = control.text if isinstance(control, reply.Answer) else None
     if without is not None and not _faults(without, schema):
         return part.undetermined(check, "the control without a schema fits it too, so nothing can be seen", shaped)
     problem = _faults(shaped.text, schema)
     if not problem:
         return part.held(check, f"the answer is the schema's: {quote(shaped.text)}", shaped, control or shaped)
-    if not shaped.text and shaped.first.reasoning and shaped.finish == "stop":
-        why = f"content is empty and the answer is in the reasoning: {quote(shaped.first.reasoning)}"
-        return part.violated(check, why, shaped)
+    if _thought_too_long(shaped):
+        return part.undetermined(check, f"max_tokens went into the reasoning: {quote(_thought(shaped))}", shaped)
     if _cut_short(shaped, schema):
         return part.undetermined(check, f"cut by max_tokens while it still fitted: {quote(shaped.text)}", shaped)
+    if not shaped.text.strip() and not _faults(_thought(shaped), schema):
+        why = f"content is empty and the answer is in the reasoning: {quote(_thought(shaped))}"
+        return part.violated(check, why, shaped)
     seen = f"{quote(shaped.text)} ({problem})"
-    if without is not None and _is_json(shaped.text) and not _is_json(without):
+    nonces = set(_words(schema)) - set(_words(with_nonce(params.answer_schema, "$nonce")))
+    if word := next((word for word in sorted(nonces) if word in shaped.text), ""):
+        why = f"the schema's word {word!r} is there, but the answer is not its JSON: {seen}"
+        return part.violated(check, why, shaped, control or shaped)
+    if without is None:
+        return part.undetermined(check, f"no schema in the answer, and no control to compare it with: {seen}", shaped)
+    if _looks_like_json(shaped.text) and not _looks_like_json(without):
         why = f"the schema made the answer JSON, but not its own: {seen}"
         return part.violated(check, why, shaped, control or shaped)
-    if control is None or isinstance(control, reply.Answer):
-        return part.no_effect(check, f"200, and no schema in the answer: {seen}", shaped, control or shaped)
-    return part.undetermined(check, f"no schema in the answer, and no control to compare it with: {seen}", shaped)
+    if not shaped.text.strip() and without.strip():
+        why = f"the schema made the answer empty, finish_reason {shaped.finish!r}"
+        return part.violated(check, why, shaped, control or shaped)
+    if not (shaped.text + _thought(shaped) + without).strip():
+        return part.undetermined(check, "empty with the schema and without it, so nothing can be seen", shaped)
+    return part.no_effect(check, f"200, and no schema in the answer: {seen}", shaped, control or shaped)
+
+
+def _schema(answer: reply.Answer) -> Json:
+    return dig(answer.exchange.request, "response_format", "json_schema", "schema")
+
+
+def _thought(answer: reply.Answer) -> str:
+    return answer.first.reasoning
+
+
+def _thought_too_long(answer: reply.Answer) -> bool:
+    return answer.finish == "length" and not answer.text.strip() and bool(_thought(answer))
 
 
 def _faults(text: str, schema: Json) -> str:
@@ -132,29 +171,54 @@ def _faults(text: str, schema: Json) -> str:
     return first.message if first is not None else ""
 
 
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(parse(text), dict | list)
-    except ValueError:
-        return False
+def _looks_like_json(text: str) -> bool:
+    """Tell whether a text sets out to be a JSON object or array, also a broken one or one in a Markdown fence."""
+    bare = re.sub(r"^```\w*", "", text.strip()).lstrip()
+    return bare.startswith(("{", "["))
+
+
+def _words(schema: Json) -> Iterator[str]:
+    """Yield the strings that the schema lists as values."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _words(item)
+    if not isinstance(schema, dict):
+        return
+    enum = schema.get("enum")
+    for value in (schema.get("const"), *(enum if isinstance(enum, list) else ())):
+        if isinstance(value, str):
+            yield value
+    for value in schema.values():
+        yield from _words(value)
 
 
 def _cut_short(answer: reply.Answer, schema: Json) -> bool:
     """Tell whether a length stop cut an answer that could still become an instance: it opens as one must.
 
-    White space that a grammar allows without end is the usual reason on small models.
+    White space that a grammar allows without end is the usual reason on small models. A value that has begun and
+    that none of the schema's words begins with can become nothing.
     """
     if answer.finish != "length":
         return False
-    text = answer.text.lstrip()
-    begun = text.startswith("{") and len(text.strip("{ \n\t")) < 3  # a brace and a quotation mark
-    keys = [string(key) for key in _required(schema)]
-    return not text or begun or (text.startswith("{") and any(f'"{key}"' in text for key in keys))
+    # Letters written as escapes are the same letters; an escape that was cut in two goes with the cut.
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), answer.text.lstrip())
+    text = re.sub(r"\\(?:u[0-9a-fA-F]{0,3})?$", "", text)
+    if text and not text.startswith("[" if dig(schema, "type") == "array" else "{"):
+        return False
+    keys = _required(schema)
+    if not keys or len(text.strip("{ \r\n\t")) < 3:  # a brace and a quotation mark
+        return True
+    for key in keys:
+        found = re.search(rf'{re.escape(json.dumps(key))}\s*(?::\s*"([^"]*))?', text)
+        words = list(_words(dig(schema, "properties", key)))
+        if found and (not words or any(word.startswith(found[1] or "") for word in words)):
+            return True
+    return False
 
 
-def _required(schema: Json) -> list[Json]:
+def _required(schema: Json) -> list[str]:
     required = dig(schema, "required")
-    return required if isinstance(required, list) else []
+    return [key for key in required if isinstance(key, str)] if isinstance(required, list) else []
 
 
 PROBE = Probe(

@@ -13,12 +13,13 @@ How it could be fooled: by other users' traffic, which changes the batch of the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from pydantic import Field
 
 from servecheck.model import Exchange, How, Json, Observed, Transcript
 from servecheck.probe import Params, Probe, Session
-from servecheck.probes._greedy import first_difference, gap_after
+from servecheck.probes._greedy import first_difference, fork_after
 from servecheck.read import reply
 from servecheck.stats import NEAR_TIE
 
@@ -43,20 +44,35 @@ async def drive(session: Session, params: SamplingGreedyParams, _: Transcript | 
     for number in range(1, _ALONE + 1):
         await session.chat(f"alone-{number}", body)
     await session.concurrently([session.chat(f"together-{number}", body) for number in range(1, _TOGETHER + 1)])
-    if len(set(_texts(session.transcript, "alone-") + _texts(session.transcript, "together-"))) > 1:
+    if len({*_said(session.transcript, "alone-"), *_said(session.transcript, "together-")}) > 1:
         await session.chat("gaps", {**body, "logprobs": True, "top_logprobs": 2})
 
 
-def _texts(transcript: Transcript, prefix: str) -> list[str]:
+class _Said(NamedTuple):
+    """What a client gets of a reply."""
+
+    reasoning: str
+    text: str
+
+
+def _said(transcript: Transcript, prefix: str) -> list[_Said]:
     answers = [reply.chat(exchange) for exchange in transcript.steps(prefix)]
-    return [answer.first.reasoning + answer.text for answer in answers if isinstance(answer, reply.Answer)]
+    return [_Said(answer.first.reasoning, answer.text) for answer in answers if isinstance(answer, reply.Answer)]
+
+
+def _gap(gaps: reply.Reply | None, one: _Said, other: _Said) -> float | None:
+    """Return how far apart in nat the two best tokens were where two answers part, ``None`` where nothing tells."""
+    same_thought = one.reasoning == other.reasoning
+    left, right = (one.text, other.text) if same_thought else (one.reasoning, other.reasoning)
+    fork = fork_after(gaps, one.reasoning if same_thought else "", left[: first_difference(left, right)])
+    return fork.gap if fork is not None else None
 
 
 def judge(transcript: Transcript, _: SamplingGreedyParams) -> Iterator[Observed]:
     """Compare every answer with the most frequent one of those that were alone."""
     exchanges: list[Exchange] = [*transcript.steps("alone-"), *transcript.steps("together-")]
     seen = tuple(exchange.id for exchange in exchanges)
-    alone, together = _texts(transcript, "alone-"), _texts(transcript, "together-")
+    alone, together = _said(transcript, "alone-"), _said(transcript, "together-")
     if len(alone) < _ALONE or len(together) < _TOGETHER:
         why = f"{len(alone)} of {_ALONE} requests alone and {len(together)} of {_TOGETHER} at once were answered"
         yield Observed(value="unknown", why=why, how=How.UNKNOWN, evidence=seen)
@@ -65,17 +81,16 @@ def judge(transcript: Transcript, _: SamplingGreedyParams) -> Iterator[Observed]
     asked = transcript.get("gaps")
     gaps = reply.chat(asked) if asked is not None else None
     same_alone, same_together = alone.count(usual), together.count(usual)
-    differing = {text: gap_after(gaps, usual[: first_difference(usual, text)]) for text in (*alone, *together)}
-    del differing[usual]
-    said = f"{same_alone} of {_ALONE} alone equal, {same_together} of {_TOGETHER} at once equal to them"
+    differing = {said: _gap(gaps, usual, said) for said in (*alone, *together) if said != usual}
+    why = f"{same_alone} of {_ALONE} alone equal, {same_together} of {_TOGETHER} at once equal to them"
     known = [gap for gap in differing.values() if gap is not None]
     if known:
-        said += f"; the two best tokens were up to {max(known):.2f} nat apart where texts part"
+        why += f"; the two best tokens were up to {max(known):.2f} nat apart where texts part"
     elif differing:
-        said += "; no logprobs tell how close the best tokens were"
+        why += "; no logprobs tell how close the best tokens were"
     yield Observed(
         value=_value(alone, differing),
-        why=said,
+        why=why,
         evidence=(*seen, asked.id) if asked is not None else seen,
         measured={
             "alone_equal": same_alone,
@@ -88,7 +103,7 @@ def judge(transcript: Transcript, _: SamplingGreedyParams) -> Iterator[Observed]
     )
 
 
-def _value(alone: list[str], differing: dict[str, float | None]) -> str:
+def _value(alone: list[_Said], differing: dict[_Said, float | None]) -> str:
     if not differing:
         return "repeatable"
     if all(gap is not None and gap <= NEAR_TIE for gap in differing.values()):

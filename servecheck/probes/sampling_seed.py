@@ -1,9 +1,9 @@
 """The same ``seed`` gives the same sampled text, another seed another.
 
 What it does: draws the same prompt twice without a seed (the control: sampling must vary), then twice with one seed
-and once with another. The control comes first, so every seeded draw finds the prompt cached: a cold and a cached
-prompt may differ at a near-tie. Where the control does not vary at the given temperature, all is drawn again at
-temperature 2.
+and once with another. A draw that is not looked at comes first, so all others find the prompt cached: a cold and a
+cached prompt may differ at a near-tie, with one seed as well as without any. Where the control does not vary at the
+given temperature, all is drawn again at temperature 2.
 
 Why it matters: tests, evaluations and audits pin a seed to get the same text back; TPU back ends are known to refuse
 it.
@@ -42,6 +42,7 @@ class SamplingSeedParams(Params):
 
 async def drive(session: Session, params: SamplingSeedParams, _: Transcript | None) -> None:
     """Draw at the given temperature, and once more at 2 where that did not vary."""
+    await _draw(session, params, "warm-up", params.temperature)
     await _round(session, params, "", params.temperature)
     if not _varies(session.transcript, ""):
         await _round(session, params, "hot-", _HOT)
@@ -49,11 +50,14 @@ async def drive(session: Session, params: SamplingSeedParams, _: Transcript | No
 
 async def _round(session: Session, params: SamplingSeedParams, prefix: str, temperature: float) -> None:
     for step in _STEPS:
-        messages: Json = [{"role": "user", "content": params.prompt}]
-        body: dict[str, Json] = {"messages": messages, "max_tokens": params.max_tokens, "temperature": temperature}
-        if step.startswith("seed"):
-            body["seed"] = 11 if step.startswith("seed-a") else 12
-        await session.chat(prefix + step, body)
+        seed: dict[str, Json] = {"seed": 11 if step.startswith("seed-a") else 12} if step.startswith("seed") else {}
+        await _draw(session, params, prefix + step, temperature, **seed)
+
+
+async def _draw(session: Session, params: SamplingSeedParams, step: str, temperature: float, **more: Json) -> None:
+    messages: Json = [{"role": "user", "content": params.prompt}]
+    body: dict[str, Json] = {"messages": messages, "max_tokens": params.max_tokens, "temperature": temperature}
+    await session.chat(step, {**body, **more})
 
 
 def _varies(transcript: Transcript, prefix: str) -> bool:
@@ -124,7 +128,7 @@ PROBE = Probe(
     params=SamplingSeedParams,
     drive=drive,
     judge=judge,
-    requests=5,
-    prompt_tokens=200,
-    output_tokens=120,
+    requests=6,
+    prompt_tokens=240,
+    output_tokens=144,
 )

@@ -2,13 +2,14 @@
 
 What it does: for several prompts, greedily, asks for the whole reply twice (the first warms the prefix cache, since a
 cold and a cached prompt may differ at a near-tie), then streams it, and compares text, reasoning and finish reason.
-Where they differ, it asks once more with logprobs and for another stream: a difference counts only where the two best
-tokens were further apart than 0.25 nat, or where streams agree among themselves and whole replies among themselves.
+Where they differ, it asks once more with logprobs, for another stream and for another whole reply. A difference is
+noise where both texts go on with one of the tokens that were within 0.25 nat of the best; it counts where the tokens
+were further apart, or where streams agree among themselves and whole replies among themselves.
 
 Why it matters: lost words, doubled pieces and split characters appear in streams only, and only users see them.
 
 How it could be fooled: by other users' traffic changing the batch (a near-tie then flips), which the second look
-excuses.
+excuses; by a model that thinks for longer than ``max_tokens``, of which only the thoughts are compared.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
-from servecheck.probes._greedy import first_difference, gap_after
+from servecheck.probes._greedy import first_difference, fork_after
 from servecheck.read import reply
 from servecheck.read.text import quote
 from servecheck.stats import NEAR_TIE
@@ -30,6 +31,7 @@ __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat-streaming"
 _PART = Part(mode=Mode.STREAM)
+_TOP = 5  # near-ties of more than two tokens exist, and the text must go on with one of them
 _PROMPTS = (
     "Explain in three sentences how rain forms.",
     "Write a short poem about a river, with an emoji in every line.",
@@ -69,7 +71,7 @@ async def drive(session: Session, params: StreamingEqualsParams, _: Transcript |
         await session.chat(f"whole-{place}", body)
         await session.chat(f"stream-{place}", {**body, "stream": True})
         if _said(session.transcript, f"stream-{place}") != _said(session.transcript, f"whole-{place}"):
-            await session.chat(f"gaps-{place}", {**body, "logprobs": True, "top_logprobs": 2})
+            await session.chat(f"gaps-{place}", {**body, "logprobs": True, "top_logprobs": _TOP})
             await session.chat(f"stream-again-{place}", {**body, "stream": True})
             await session.chat(f"whole-again-{place}", body)
 
@@ -111,10 +113,19 @@ def _compare(transcript: Transcript, place: int, whole: reply.Answer, stream: re
     one, other = _said(transcript, f"whole-{place}"), _said(transcript, f"stream-{place}")
     assert one is not None
     assert other is not None
+    if stream.stream is None:
+        yield _PART.no_effect(
+            check, "stream was asked for, one whole reply came: there is no stream to compare", stream
+        )
+        return
     if (one.text, one.reasoning) != (other.text, other.reasoning):
         yield _difference(transcript, place, one, other, whole, stream)
         return
-    yield _PART.held(check, f"{len(one.text)} characters, all equal: {quote(one.text, 50)}", whole, stream)
+    if not one.text and not one.reasoning:
+        yield _PART.undetermined(check, "neither reply has any text: nothing to compare", whole, stream)
+        return
+    shown = quote(one.text or one.reasoning, 50)
+    yield _PART.held(check, f"{len(one.reasoning + one.text)} characters, all equal: {shown}", whole, stream)
     finishes = "stream-finish-equals-whole-finish"
     said = f"finish_reason {one.finish!r} whole, {other.finish!r} streamed"
     yield (_PART.held if one.finish == other.finish else _PART.violated)(finishes, said, whole, stream)
@@ -125,7 +136,7 @@ def _difference(
 ) -> Finding:
     """Judge a difference: a near-tie is noise, a difference that both modes repeat is not."""
     check = "stream-text-equals-whole-text"
-    left, right = one.reasoning + one.text, other.reasoning + other.text
+    left, right = (one.text, other.text) if one.reasoning == other.reasoning else (one.reasoning, other.reasoning)
     at = first_difference(left, right)
     shown = (
         f"they part at character {at}: whole {quote(left[at : at + 30], 34)}, streamed {quote(right[at : at + 30], 34)}"
@@ -135,20 +146,27 @@ def _difference(
         for step in (f"gaps-{place}", f"stream-again-{place}", f"whole-again-{place}")
         if isinstance(answer := _read(transcript, step), reply.Answer)
     ]
-    gap = gap_after(_read(transcript, f"gaps-{place}"), left[:at])
-    if gap is not None and gap <= NEAR_TIE:
-        why = f"equal up to a near-tie of {gap:.2f} nat, where either text is right; {shown}"
-        return _PART.held(check, why, whole, stream, *seen, gap_nat=round(gap, 3))
-    streams = {other, _said(transcript, f"stream-again-{place}")}
-    wholes = {one, _said(transcript, f"whole-again-{place}")}
+    thought = one.reasoning if one.reasoning == other.reasoning else ""
+    fork = fork_after(_read(transcript, f"gaps-{place}"), thought, left[:at])
+    tied = fork is not None and fork.gap is not None and fork.gap <= NEAR_TIE
+    if fork is not None and tied and fork.explains(left) and fork.explains(right):
+        why = f"equal up to a near-tie of {fork.gap:.2f} nat, where either text is right; {shown}"
+        return _PART.held(check, why, whole, stream, *seen, gap_nat=round(fork.gap or 0.0, 3))
+    gap = None if fork is None or tied else fork.gap
+    streams = {other[:2], *_again(transcript, f"stream-again-{place}")}
+    wholes = {one[:2], *_again(transcript, f"whole-again-{place}")}
     if gap is None and (len(streams) > 1 or len(wholes) > 1):
-        why = f"greedy text does not repeat here, and no logprobs tell why; {shown}"
+        unknown = "the two near-tied tokens do not explain it" if tied else "no logprobs tell why"
+        why = f"greedy text does not repeat here, and {unknown}; {shown}"
         return _PART.undetermined(check, why, whole, stream, *seen)
-    if gap is not None and len(streams) > 1:
-        streamed_again = _said(transcript, f"stream-again-{place}")
-        if streamed_again is not None and streamed_again[:2] == one[:2]:
-            return _PART.violated(check, f"one stream of two lost or changed text; {shown}", whole, stream, *seen)
+    if len(streams) > 1 and one[:2] in streams:
+        return _PART.violated(check, f"one stream of two lost or changed text; {shown}", whole, stream, *seen)
     return _PART.violated(check, shown, whole, stream, *seen, **({} if gap is None else {"gap_nat": round(gap, 3)}))
+
+
+def _again(transcript: Transcript, step: str) -> list[tuple[str, str]]:
+    said = _said(transcript, step)
+    return [] if said is None else [said[:2]]
 
 
 PROBE = Probe(

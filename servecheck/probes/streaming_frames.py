@@ -27,6 +27,7 @@ __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat-streaming"
 _PART = Part(mode=Mode.STREAM)
+_OK = 200
 
 
 class StreamingFramesParams(Params):
@@ -114,7 +115,7 @@ def judge(transcript: Transcript, _: StreamingFramesParams) -> Iterator[Finding]
     streams = []
     for name, exchange in answered:
         early = reply.not_answered(exchange)
-        if early is not None and not exchange.body:
+        if early is not None and (not exchange.body or exchange.status != _OK):
             yield _PART.violated("answers-as-stream", f"{name}: {early.what}", exchange)
             return
         unstreamed = _unstreamed(name, exchange)
@@ -285,6 +286,21 @@ def _constant(key: str) -> Callable[[_Frames], str]:
     return rule
 
 
+def _own_id(stream: _Frames) -> str:
+    """Judge the id within each choice; engines that give every choice an id of its own fall short of less."""
+    seen: dict[int, str] = {}
+    for body in stream.chunks:
+        identifier = dig(body, "id")
+        if not isinstance(identifier, str) or not identifier:
+            return f"id is {identifier!r}"
+        parts = dig(body, "choices")
+        for part in parts if isinstance(parts, list) else []:
+            first = seen.setdefault(number(dig(part, "index")) or 0, identifier)
+            if first != identifier:
+                return f"id changes within a choice: {quote(first, 40)}, {quote(identifier, 40)}"
+    return ""
+
+
 def _named(stream: _Frames) -> str:
     for body in stream.chunks:
         if dig(body, "object") != "chat.completion.chunk":
@@ -304,7 +320,8 @@ _RULES: dict[str, Callable[[_Frames], str]] = {
     "finish-then-only-usage": _finish_last,
     "role-is-given": _role_given,
     "role-comes-once-first": _role_once,
-    "id-is-constant": _constant("id"),
+    "id-is-constant": _own_id,
+    "choices-share-the-id": _constant("id"),
     "model-is-constant": _constant("model"),
     "created-is-constant": _constant("created"),
     "chunk-object-is-named": _named,
@@ -353,7 +370,18 @@ PROBE = Probe(
             level=Level.SHOULD,
             source=_SOURCE,
         ),
-        Check(id="id-is-constant", rule="All chunks of a stream have one id.", level=Level.MUST, source=_SOURCE),
+        Check(
+            id="id-is-constant",
+            rule="All chunks of a choice have one id.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id="choices-share-the-id",
+            rule="All chunks of a stream have one id, whichever choice they belong to.",
+            level=Level.SHOULD,
+            source=_SOURCE,
+        ),
         Check(id="model-is-constant", rule="All chunks of a stream name one model.", level=Level.MUST, source=_SOURCE),
         Check(
             id="created-is-constant",

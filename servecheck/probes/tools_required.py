@@ -3,7 +3,7 @@
 What it does: offers one function whose name and only argument value are random words, to a prompt of small talk that
 calls for no tool, plain and streamed, as most applications send it and with ``strict: true``. The control is the same
 request without tools. A call of that name can only come from the server's constraint. An answer that was cut by
-``max_tokens`` is asked for again with other words.
+``max_tokens`` is asked for once more with other words, and with more room where a thought used it up.
 
 Why it matters: an agent framework that forces a call and gets prose stops there; servers answer 200 with prose where
 the model's template has no tools, or where no tool parser is set.
@@ -15,7 +15,10 @@ which is why wrong arguments are only a ``should`` there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import jsonschema
 from pydantic import Field
@@ -29,6 +32,8 @@ from servecheck.read.text import dig, parse, quote, string
 __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/create#chat-create-tool_choice"
+_ROOM_TO_THINK = 1024  # tokens; a thought that ends takes a few hundred, and every served context holds as many
+_BRACES = 64  # a call opens with one of the first braces; a hostile reply may hold a million
 _ARMS = {"plain": (False, False), "stream": (True, False), "strict": (False, True), "strict-stream": (True, True)}
 
 
@@ -52,8 +57,11 @@ async def drive(session: Session, params: ToolsRequiredParams, _: Transcript | N
             forced = {**base, "tools": [_tool(session, strict=strict)], "tool_choice": "required"}
             if stream:
                 forced["stream"] = True
-            if not _was_cut(reply.chat(await session.chat(step, forced))):
+            answer = reply.chat(await session.chat(step, forced))
+            if not _was_cut(answer):
                 break
+            if _thought_too_long(answer):
+                base = {**base, "max_tokens": max(params.max_tokens, _ROOM_TO_THINK)}
 
 
 def _tool(session: Session, *, strict: bool) -> Json:
@@ -73,18 +81,42 @@ def _tool(session: Session, *, strict: bool) -> Json:
 
 
 def _was_cut(answer: reply.Reply) -> bool:
-    return isinstance(answer, reply.Answer) and answer.finish == "length" and not _whole_call(answer)
+    """Tell whether a length stop came before the first call was whole: engines show such a call as text or in part."""
+    return isinstance(answer, reply.Answer) and answer.finish == "length" and not _whole_calls(answer)
 
 
-def _whole_call(answer: reply.Answer) -> bool:
-    return any(isinstance(_arguments(call), dict) for call in answer.first.tool_calls)
+def _thought_too_long(answer: reply.Reply) -> bool:
+    return isinstance(answer, reply.Answer) and not answer.text.strip() and bool(answer.first.reasoning)
 
 
-def _arguments(call: reply.ToolCall) -> Json:
+def _whole_calls(answer: reply.Answer) -> list[reply.ToolCall]:
+    """Return the calls that are not in doubt: behind a length stop, those whose arguments end and fit their schema.
+
+    Some engines close the braces of a call that was cut, so it parses and is still not what the model would have sent.
+    """
+    calls = list(answer.first.tool_calls)
+    if answer.finish != "length":
+        return calls
+    return [call for call in calls if not _fault(call.arguments, _parameters(answer))]
+
+
+def _function(answer: reply.Answer) -> Json:
+    return dig(answer.exchange.request, "tools", 0, "function")
+
+
+def _parameters(answer: reply.Answer) -> Json:
+    return dig(_function(answer), "parameters")
+
+
+def _fault(arguments: str, schema: Json) -> str:
+    """Return why arguments are not what the schema wants, an empty string where they are."""
     try:
-        return parse(call.arguments)
-    except ValueError:
-        return None
+        value = parse(arguments)
+    except ValueError as error:
+        return f"not JSON: {error}"
+    errors = jsonschema.Draft202012Validator(schema if isinstance(schema, dict) else {}).iter_errors(value)
+    first = next(iter(errors), None)
+    return first.message if first is not None else ""
 
 
 def judge(transcript: Transcript, _: ToolsRequiredParams) -> Iterator[Finding]:
@@ -92,79 +124,115 @@ def judge(transcript: Transcript, _: ToolsRequiredParams) -> Iterator[Finding]:
     found = transcript.get("control")
     control = reply.chat(found) if found is not None else None
     for arm, (stream, strict) in _ARMS.items():
-        exchange = transcript.get(f"{arm}-again") or transcript.get(arm)
-        if exchange is not None:
-            part = Part(mode=Mode.STREAM if stream else Mode.NON_STREAM)
-            yield from _judge(part, reply.chat(exchange), control, strict=strict)
+        looks = [reply.chat(seen) for name in (f"{arm}-again", arm) if (seen := transcript.get(name)) is not None]
+        # More room may be refused where the context is short; that says nothing about the call.
+        answer = next((look for look in looks if not isinstance(look, reply.Refusal)), looks[-1] if looks else None)
+        yield from _judge(Part(mode=Mode.STREAM if stream else Mode.NON_STREAM), answer, control, strict=strict)
 
 
-def _judge(part: Part, answer: reply.Reply, control: reply.Reply | None, *, strict: bool) -> Iterator[Finding]:
+def _judge(part: Part, answer: reply.Reply | None, control: reply.Reply | None, *, strict: bool) -> Iterator[Finding]:
     called = "required-tool-is-called"
     missing = part.unless_answered(called, answer, control)
     if missing is not None:
         yield missing
         return
     assert isinstance(answer, reply.Answer)
-    function = dig(answer.exchange.request, "tools", 0, "function")
-    name = string(dig(function, "name"))
+    name = string(dig(_function(answer), "name"))
     calls = answer.first.tool_calls
     if not calls:
         yield _no_call(part, answer, control, name)
         return
-    if _was_cut(answer):
+    whole = _whole_calls(answer)
+    if not whole:
         why = f"the call was cut by max_tokens twice: {quote(calls[0].arguments, 60)}"
         yield part.undetermined(called, why, answer)
         return
-    yield part.held(called, f"{len(calls)} call(s) of {calls[0].name}", answer, control or answer)
-    other = next((call for call in calls if call.name != name), None)
+    yield part.held(called, f"{len(calls)} call(s) of {quote(calls[0].name or '', 60)}", answer, control or answer)
+    other = next((call for call in whole if call.name != name), None)
     if other is not None:
-        yield part.violated("called-tool-is-the-offered-one", f"called {other.name!r}, offered {name!r}", answer)
+        said = quote(other.name, 60) if other.name else "a function without a name"
+        yield part.violated("called-tool-is-the-offered-one", f"called {said}, offered {quote(name)}", answer)
     else:
-        yield part.held("called-tool-is-the-offered-one", f"called {name!r}", answer)
-    ids = [call.id for call in calls]
-    if None in ids or len(set(ids)) != len(ids):
-        yield part.violated("call-has-an-id-of-its-own", f"ids are {ids}", answer)
-    else:
-        yield part.held("call-has-an-id-of-its-own", f"id {quote(ids[0] or '', 40)}", answer)
-    yield from _judge_arguments(part, answer, calls[0], dig(function, "parameters"), strict=strict)
+        yield part.held("called-tool-is-the-offered-one", f"called {quote(name)}", answer)
+    yield _judge_ids(part, answer)
+    yield from _judge_arguments(part, answer, whole, strict=strict)
     finish = answer.finish
-    right = finish in ("tool_calls", "stop")
+    # Behind a length stop the first call is whole and another was begun; nothing is wrong with the reason.
+    right = finish in ("tool_calls", "stop", "length")
     why = f"finish_reason is {finish!r}"
     yield (part.held if right else part.violated)("finish-fits-a-call", why, answer)
 
 
+def _judge_ids(part: Part, answer: reply.Answer) -> Finding:
+    check = "call-has-an-id-of-its-own"
+    calls = answer.first.tool_calls
+    changing = next((call for call in calls if len(call.ids) > 1), None)
+    if changing is not None:
+        why = f"one call has {len(changing.ids)} ids in its deltas, which clients count as many calls: "
+        return part.violated(check, why + ", ".join(changing.ids[:3]), answer)
+    ids = [call.id for call in calls]
+    if None in ids or len(set(ids)) != len(ids):
+        return part.violated(check, f"ids are {ids}", answer)
+    return part.held(check, f"id {quote(ids[0] or '', 40)}", answer)
+
+
 def _no_call(part: Part, answer: reply.Answer, control: reply.Reply | None, name: str) -> Finding:
     check = "required-tool-is-called"
-    if name and name in answer.text:
-        why = f"the call came back as text, which no client looks for: {quote(answer.text)}"
-        return part.violated(check, why, answer)
-    if name and name in answer.first.reasoning and answer.finish != "length":
-        return part.violated(check, f"the call came back as reasoning: {quote(answer.first.reasoning)}", answer)
-    if answer.finish == "length" and not answer.text and answer.first.reasoning:
-        return part.undetermined(check, "max_tokens went into the reasoning", answer)
+    thought = answer.first.reasoning
+    for text, where in ((answer.text, "text, which no client looks for"), (thought, "reasoning")):
+        if name and name in text and (answer.finish != "length" or _holds_whole_call(text, name)):
+            return part.violated(check, f"the call came back as {where}: {quote(text)}", answer)
     seen = quote(answer.text)
-    if isinstance(control, reply.Answer):
-        return part.no_effect(check, f"200 without a call, text as without tools: {seen}", answer, control)
-    return part.undetermined(check, f"200 without a call, and no control to compare with: {seen}", answer)
+    # A call opens with a brace, a bracket or a tag, in every format that a parser knows.
+    opened = answer.text.lstrip().startswith(("{", "[", "<")) or (name and name in answer.text)
+    if answer.finish == "length" and opened:
+        return part.undetermined(check, f"the call was cut by max_tokens twice, and is shown as text: {seen}", answer)
+    if answer.finish == "length" and not answer.text.strip():
+        why = "max_tokens went into the reasoning" if thought else "max_tokens was spent and nothing shown"
+        return part.undetermined(check, why, answer)
+    if not isinstance(control, reply.Answer):
+        return part.undetermined(check, f"200 without a call, and no control to compare with: {seen}", answer)
+    if not (answer.text + thought).strip():
+        if not (control.text + control.first.reasoning).strip():
+            return part.undetermined(check, "empty with tools and without them, so nothing can be seen", answer)
+        why = f"200 with neither a call nor text, finish_reason {answer.finish!r}; without tools there is text"
+        return part.violated(check, why, answer, control)
+    return part.no_effect(check, f"200 without a call, text as without tools: {seen}", answer, control)
+
+
+def _holds_whole_call(text: str, name: str) -> bool:
+    """Tell whether a text holds a whole JSON object that names the function, with or without markup around it."""
+    decoder = json.JSONDecoder()
+    for found in islice(re.finditer(r"\{", text), _BRACES):
+        try:
+            value, _ = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError):
+            continue
+        if name in value.values():
+            return True
+    return False
 
 
 def _judge_arguments(
-    part: Part, answer: reply.Answer, call: reply.ToolCall, schema: Json, *, strict: bool
+    part: Part, answer: reply.Answer, calls: Sequence[reply.ToolCall], *, strict: bool
 ) -> Iterator[Finding]:
-    try:
-        arguments = parse(call.arguments)
-    except ValueError as error:
-        yield part.violated("arguments-are-json", f"not JSON ({error}): {quote(call.arguments)}", answer)
-        return
-    yield part.held("arguments-are-json", quote(call.arguments, 60), answer)
-    errors = jsonschema.Draft202012Validator(schema if isinstance(schema, dict) else {}).iter_errors(arguments)
-    first = next(iter(errors), None)
+    """Judge the arguments of all calls; the worst speaks for them."""
+    for call in calls:
+        try:
+            parse(call.arguments)
+        except ValueError as error:
+            yield part.violated("arguments-are-json", f"not JSON ({error}): {quote(call.arguments)}", answer)
+            return
+    first = quote(calls[0].arguments, 60)
+    yield part.held("arguments-are-json", first, answer)
     check = "strict-arguments-match-the-schema" if strict else "arguments-match-the-schema"
-    if first is None:
-        yield part.held(check, f"valid: {quote(call.arguments, 60)}", answer)
-    else:
-        hint = "" if strict else "; vLLM and SGLang enforce arguments only with strict: true"
-        yield part.violated(check, f"{first.message}: {quote(call.arguments, 60)}{hint}", answer)
+    for call in calls:
+        fault = _fault(call.arguments, _parameters(answer))
+        if fault:
+            hint = "" if strict else "; vLLM and SGLang enforce arguments only with strict: true"
+            yield part.violated(check, f"{fault}: {quote(call.arguments, 60)}{hint}", answer)
+            return
+    yield part.held(check, f"valid: {first}", answer)
 
 
 PROBE = Probe(
@@ -185,7 +253,7 @@ PROBE = Probe(
         ),
         Check(
             id="call-has-an-id-of-its-own",
-            rule="Every call has an id, and no two calls have the same one.",
+            rule="Every call has one id, which stays the same in all its deltas, and no two calls have the same one.",
             level=Level.MUST,
             source="https://platform.openai.com/docs/api-reference/chat/object",
         ),
@@ -209,7 +277,7 @@ PROBE = Probe(
         ),
         Check(
             id="finish-fits-a-call",
-            rule="finish_reason of a forced call is “tool_calls” or “stop”.",
+            rule="finish_reason of a forced call that was not cut is “tool_calls” or “stop”.",
             level=Level.SHOULD,
             source=_SOURCE,
         ),

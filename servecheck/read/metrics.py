@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from servecheck.model import Exchange
+from servecheck.read import reply
 
 __all__ = ["Metrics", "Sample", "metrics", "moved"]
 
@@ -50,8 +52,9 @@ class Metrics:
 
 def metrics(exchange: Exchange) -> Metrics:
     """Read a metrics reply."""
-    if exchange.status != _OK:
-        return Metrics(problem=f"HTTP {exchange.status}" if exchange.status else exchange.detail)
+    cut = reply.not_answered(exchange)  # half of a page would read as series that are not there
+    if cut is not None or exchange.status != _OK:
+        return Metrics(problem=cut.what if cut is not None else f"HTTP {exchange.status}")
     text = exchange.body.decode("utf-8", "replace")
     try:
         samples = tuple(_samples(text))
@@ -69,6 +72,6 @@ def _samples(text: str) -> Iterable[Sample]:
 def moved(before: Metrics, after: Metrics, *names: str) -> float | None:
     """Return by how much a series grew between two reads, ``None`` where either lacks it or it was reset."""
     first, second = before.total(*names), after.total(*names)
-    if first is None or second is None or second < first:
+    if first is None or second is None or not (math.isfinite(first) and math.isfinite(second)) or second < first:
         return None
     return second - first

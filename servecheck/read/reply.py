@@ -31,13 +31,17 @@ _OVERLOADED = (429, 503)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One tool call; in a stream the pieces of ``arguments`` are joined in arrival order."""
+    """One tool call; in a stream the pieces of ``arguments`` are joined in arrival order.
+
+    ``id`` is the first one given; ``ids`` are all that the deltas of this call gave, in order and without repeats.
+    """
 
     index: int
     id: str | None
     name: str | None
     arguments: str
     pieces: int = 1
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +159,10 @@ def not_answered(exchange: Exchange) -> Refusal | Failure | None:
         )
     if exchange.ending in (Ending.TRUNCATED, Ending.UNREACHABLE):
         return Failure(exchange=exchange, what=f"reply cut after {len(exchange.body)} bytes: {exchange.detail}")
+    packed = (exchange.header("content-encoding") or "identity").strip().lower()
+    if packed not in ("identity", ""):
+        what = f"reply is compressed ({quote(packed, 20)}) although the request accepts nothing but identity"
+        return Failure(exchange=exchange, what=what)
     return None
 
 
@@ -168,6 +176,8 @@ def error_message(body: bytes) -> str:
 
 def message_of(error: Json) -> str:
     """Return the message in a parsed error body."""
+    if isinstance(error, str):
+        return error
     for path in (("error", "message"), ("message",), ("error",), ("detail",), ("detail", 0, "msg")):
         found = string(dig(error, *path))
         if found:
@@ -257,7 +267,7 @@ def _parse(exchange: Exchange, data: bytes, where: str = "reply") -> Json | Fail
 def _code(error: Json) -> int | None:
     for path in (("code",), ("status",), ("status_code",)):
         code = dig(error, *path)
-        if isinstance(code, str) and code.isdigit():
+        if isinstance(code, str) and code.isascii() and code.isdigit() and len(code) < 8:
             return int(code)
         if isinstance(code, int) and not isinstance(code, bool):
             return code
@@ -269,7 +279,14 @@ def _error(exchange: Exchange, error: Json, where: str) -> Refusal | Failure:
     code = _code(error)
     if code is not None and (400 <= code < 500 or code == NOT_IMPLEMENTED):
         return Refusal(exchange=exchange, code=code, message=message)
-    return Failure(exchange=exchange, what=f"{where}: {quote(message or json.dumps(error))}")
+    return Failure(exchange=exchange, what=f"{where}: {quote(message or _dumped(error))}")
+
+
+def _dumped(value: Json) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:  # what could just be read may still be nested too deeply to be written
+        return "nested too deeply to show"
 
 
 def _whole(choice: Json, place: int, text_field: str | None) -> Choice:
@@ -299,6 +316,7 @@ def _call(call: Json, place: int) -> ToolCall:
         id=string(dig(call, "id")) or None,
         name=string(dig(call, "function", "name")) or None,
         arguments=string(dig(call, "function", "arguments")),
+        ids=tuple(filter(None, (string(dig(call, "id")),))),
     )
 
 
@@ -374,10 +392,12 @@ def _joined(index: int, parts: _Gathering) -> Choice:
 
 def _joined_call(index: int, deltas: list[Json]) -> ToolCall:
     arguments = [string(dig(delta, "function", "arguments")) for delta in deltas]
+    ids = tuple(dict.fromkeys(found for delta in deltas if (found := string(dig(delta, "id")))))
     return ToolCall(
         index=index,
-        id=next((found for delta in deltas if (found := string(dig(delta, "id")))), None),
+        id=ids[0] if ids else None,
         name="".join(string(dig(delta, "function", "name")) for delta in deltas) or None,
         arguments="".join(arguments),
         pieces=sum(1 for piece in arguments if piece),
+        ids=ids,
     )

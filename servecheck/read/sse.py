@@ -16,6 +16,7 @@ __all__ = ["DONE", "Event", "EventReader", "Events", "events"]
 
 DONE = b"[DONE]"
 
+_BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -44,51 +45,66 @@ class EventReader:
         self.events: list[Event] = []
         self.comments = 0
         self.unknown_lines: list[bytes] = []
-        self._buffer = b""
-        self._searched = 0  # how much of the buffer is known to hold no line end: a dripping server costs no more
-        self._raw_event = b""
+        # The line that has no end yet, in pieces: joined once, so that a dripping server costs no more than another.
+        self._pieces: list[bytes] = []
+        self._raw_event: list[bytes] = []
         self._data: list[bytes] = []
         self._name = b""
         self._started = False
 
     def feed(self, chunk: Chunk) -> None:
         """Take the next bytes."""
-        self._buffer += chunk.data
-        if not self._started and self._buffer:
-            self._buffer = self._buffer.removeprefix(b"\xef\xbb\xbf")
+        data = chunk.data
+        if not data:
+            return
+        if not self._started:
+            data = b"".join((*self._pieces, data))
+            self._pieces = []
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._pieces = [data]
+                return
+            data = data.removeprefix(_BOM)
             self._started = True
+        # A carriage return at the very end may be half of a line end whose other half is still to come.
+        open_return = bool(self._pieces) and self._pieces[-1].endswith(b"\r")
+        if not open_return and b"\n" not in data and b"\r" not in data:
+            self._pieces.append(data)
+            return
+        buffer = b"".join((*self._pieces, data))
+        begin = max(0, len(buffer) - len(data) - 1)  # nothing before it is a line end
         position = 0
-        for match in _LINE_END.finditer(self._buffer, self._searched):
-            # A carriage return at the very end may be half of a line end whose other half is still to come.
-            if match.group() == b"\r" and match.end() == len(self._buffer):
+        for match in _LINE_END.finditer(buffer, begin):
+            if match.group() == b"\r" and match.end() == len(buffer):
                 break
-            self._line(self._buffer[position : match.start()], chunk.at, self._buffer[position : match.end()])
+            self._line(buffer[position : match.start()], chunk.at, buffer[position : match.end()])
             position = match.end()
-        self._buffer = self._buffer[position:]
-        self._searched = max(0, len(self._buffer) - 1)
+        rest = buffer[position:]
+        self._pieces = [rest] if rest else []
 
     def finish(self, at: float) -> Events:
         """Take the end of the reply."""
-        if self._buffer.endswith(b"\r"):
-            self._line(self._buffer[:-1], at, self._buffer)
-            self._buffer = b""
+        rest = b"".join(self._pieces)
+        if rest.endswith(b"\r"):
+            self._line(rest[:-1], at, rest)
+            rest = b""
+        self._pieces = [rest] if rest else []
         return Events(
             events=tuple(self.events),
             comments=self.comments,
             unknown_lines=tuple(self.unknown_lines),
-            tail=self._raw_event + self._buffer,
+            tail=b"".join(self._raw_event) + rest,
         )
 
     def _line(self, line: bytes, at: float, raw: bytes) -> None:
         if not line:
             if self._data or self._name:
                 self.events.append(Event(at, self._name.decode("utf-8", "replace"), b"\n".join(self._data)))
-            self._data, self._name, self._raw_event = [], b"", b""
+            self._data, self._name, self._raw_event = [], b"", []
             return
         if line.startswith(b":"):
             self.comments += 1
             return
-        self._raw_event += raw
+        self._raw_event.append(raw)
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":

@@ -15,8 +15,11 @@ _MIN_GARBAGE = 8  # shorter texts are too short to call anything
 def parse(data: bytes | str) -> Json:
     """Return the JSON value in ``data``; everything that is not strict JSON raises ``ValueError``.
 
-    ``NaN`` and ``Infinity`` are not JSON although Python reads them, and nesting too deep to read is refused too.
+    ``NaN`` and ``Infinity`` are not JSON although Python reads them; UTF-16 is not either, and nesting too deep to
+    read is refused too. A byte order mark is let through, as clients do (RFC 8259, section 8.1).
     """
+    if isinstance(data, bytes):
+        data = data.decode("utf-8-sig")
     try:
         value: Json = json.loads(data, parse_constant=_reject_constant)
     except RecursionError:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from servecheck import plan as plans
 from servecheck.model import Endpoint, Exchange, Json, Outcome, Status, Trial
 from servecheck.probe import Params, Probe
 from servecheck.reference import mutants, virtual
-from servecheck.reference.models import MODELS
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
 from servecheck.runner import Runner
@@ -23,6 +22,8 @@ __all__ = ["KillMatrix", "Seen", "kill_matrix", "trials_on"]
 
 _ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
 _DEADLINE = 30.0
+_FAST_VARIATIONS = 2
+_KEY_ENV, _KEY = "REFERENCE_API_KEY", "reference-key-of-the-self-test"
 
 
 class _Nothing:
@@ -112,7 +113,11 @@ class KillMatrix:
 
 
 def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario], *, everything: bool) -> KillMatrix:
-    """Try every mutant and every harmless variation; ``everything`` under every model, else under one each in turn."""
+    """Try every mutant and every harmless variation.
+
+    ``everything`` tries each under every model. Else the fast set: for every check the first mutant that trips it,
+    and a few variations a probe, each under one model. One trial is enough to catch a fault that is there all the time.
+    """
     known = mutants.discover()
     seen: list[Seen] = []
     for name in sorted(probes):
@@ -120,22 +125,39 @@ def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenari
         found, harmless = known.get(name, ((), ()))
         plain = Harmless(id="reference-server", server=ReferenceServer)
         tried: list[Mutant | Harmless] = [plain, *found, *harmless]
+        if not everything:
+            tried = [plain, *_one_for_each_check(found), *harmless[:_FAST_VARIATIONS]]
         for each in tried:
-            models = _models(each, everything=everything or each is plain)
+            models = _models(each, everything=everything)
             seen += [_try(name, each, model, probes, mine) for model in models]
     return KillMatrix(seen=tuple(seen))
 
 
+def _one_for_each_check(found: Sequence[Mutant]) -> Iterator[Mutant]:
+    """Yield mutants until every (check, outcome) that any of them trips was tripped once."""
+    tripped: set[tuple[str, Outcome]] = set()
+    for mutant in found:
+        if not tripped.issuperset(mutant.trips):
+            tripped.update(mutant.trips)
+            yield mutant
+
+
 def _models(each: Mutant | Harmless, *, everything: bool) -> Iterable[str]:
-    models = each.models if isinstance(each, Mutant) else tuple(MODELS)
+    models = each.models
     # A checksum spreads the fast set over the models, the same way in every process.
     return models if everything else (models[zlib.crc32(each.id.encode()) % len(models)],)
 
 
 def _try(
-    name: str, each: Mutant | Harmless, model: str, probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenario]
+    name: str,
+    each: Mutant | Harmless,
+    model: str,
+    probes: Mapping[str, Probe[Params]],
+    scenarios: Sequence[Scenario],
 ) -> Seen:
-    trials = trials_on(each.make(model), probes, scenarios)
+    # With a key, so that what guards it can be tried; a variant may say that it has none.
+    key = {} if "api_key" in each.config else {"api_key": _KEY}
+    trials = trials_on(each.make(model, **key), probes, scenarios)
     fault = isinstance(each, Mutant)
     problem = _missed(each, trials) if isinstance(each, Mutant) else _flagged(trials)
     return Seen(probe=name, server=each.id, model=model, fault=fault, problem=problem)
@@ -146,7 +168,7 @@ def trials_on(
     probes: Mapping[str, Probe[Params]],
     scenarios: Sequence[Scenario],
     *,
-    trials: int | None = None,
+    trials: int = 1,
     seed: str = "selftest",
 ) -> tuple[Trial, ...]:
     """Run scenarios against a server in memory, under virtual time, and return the judged trials."""
@@ -154,13 +176,21 @@ def trials_on(
         deadline=_DEADLINE, trials=trials, seed=seed, allow=frozenset(probes[each.probe].risk for each in scenarios)
     )
     plan = plans.Plan(
-        endpoints=(_ENDPOINT,),
+        # Named, so that a list of models that is wrong or longer than one is a finding and not a question to the user.
+        endpoints=(replace(_ENDPOINT, model=server.model),),
         scenarios=tuple(scenarios),
         skips=(),
         settings=settings,
         estimate=plans.Estimate(requests=0, prompt_tokens=0, output_tokens=0),
     )
-    runner = Runner(plan, probes, lambda endpoint: Transport(endpoint, app=MemoryTransport(server)), _Nothing())
+
+    def connect(endpoint: Endpoint) -> Transport:
+        app = MemoryTransport(server)
+        if server.api_key is None:
+            return Transport(endpoint, app=app)
+        return Transport(endpoint, app=app, secrets={_KEY_ENV: server.api_key}, key_env=_KEY_ENV)
+
+    runner = Runner(plan, probes, connect, _Nothing())
     virtual.run(runner.run(), limit=86_400.0)
     return runner.trials
 

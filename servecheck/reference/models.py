@@ -81,6 +81,10 @@ class LanguageModel:
         """Return the answer that the model leans to."""
         raise NotImplementedError
 
+    def thought(self, key: bytes) -> str:
+        """Return what a model that thinks has in mind before it answers."""
+        return sentence("think", key) + " " + sentence("think more", key)
+
     def hints(self, prompt: Sequence[int]) -> list[str]:
         """Return the words that this model would put into a form that it has to fill."""
         reading = self.read(prompt)
@@ -101,7 +105,7 @@ class LanguageModel:
         if reading.thinks:
             reading.add_token(THINK_OPEN)
             reading.add("\n", sure=True)
-            reading.add(sentence("think", key) + " " + sentence("think more", key))
+            reading.add(self.thought(key))
             reading.add("\n", sure=True)
             reading.add_token(THINK_CLOSE)
             reading.add("\n\n", sure=True)

@@ -68,8 +68,10 @@ class RunReport:
     ``started`` and ``finished`` are aware. ``complete`` is false where the run folder has no footer; ``interrupted``
     says why, where that is known. ``features`` are in display order, and ``subjects`` have the reference first where
     there is one. ``instrument`` is ``None`` where it is not known. ``remedies`` and ``faults`` (one per trial that had
-    one) are keyed by :func:`row_key`, ``checks`` and ``exchanges`` by id; an exchange that is evidence but not held
-    here is shown by its id alone. Confounders are names of fingerprint fields or property rows, or sentences.
+    one) are keyed by :func:`row_key`, and so are ``causes``: the one setting that explains a row, in words; rows with
+    the same cause on an endpoint are shown as one entry. ``checks`` and ``exchanges`` are by id; an exchange that is
+    evidence but not held here is shown by its id alone. Confounders are names of fingerprint fields or property rows,
+    or sentences.
     """
 
     id: str
@@ -95,6 +97,7 @@ class RunReport:
     exchanges: Mapping[str, Exchange] = field(default_factory=dict)
     checks: Mapping[str, Check] = field(default_factory=dict)
     remedies: Mapping[str, str] = field(default_factory=dict)
+    causes: Mapping[str, str] = field(default_factory=dict)
     faults: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()

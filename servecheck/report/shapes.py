@@ -36,10 +36,9 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer of the run: a mark, one to three words, and the sentence."""
+    """The answer of the run: a mark, and a sentence that opens with yes, no or why neither."""
 
     mark: str
-    word: str
     sentence: str
 
 
@@ -83,7 +82,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """Rows that say the same of the same endpoint: what blocks, or what is a caveat."""
+    """Rows of one endpoint with one cause, or that say the same: what blocks, or what is a caveat."""
 
     number: int
     endpoint: str

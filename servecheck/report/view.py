@@ -38,6 +38,7 @@ from servecheck.report.shapes import (
     Shown,
 )
 from servecheck.report.text import count, public_url, seconds
+from servecheck.verdict import WORST_FIRST
 
 __all__ = ["view"]
 
@@ -45,7 +46,7 @@ ANSWERS = {
     Decision.READY: ("✅", "Yes"),
     Decision.READY_WITH_CAVEATS: ("🟡", "Yes, with caveats"),
     Decision.NOT_READY: ("❌", "No"),
-    Decision.CANNOT_TELL: ("❔", "Cannot tell yet"),
+    Decision.CANNOT_TELL: ("❔", "Cannot tell"),
 }
 
 FACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -65,6 +66,8 @@ SKIP_WORDS = {
     "opt-in": "needs an opt-in (--allow)",
     "no-probe": "no probe yet",
 }
+
+_MARK_ORDER = {status.mark: place for place, status in enumerate(WORST_FIRST)}
 
 SECRET = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 
@@ -136,12 +139,13 @@ class _Viewer:
         return f"Can {_either(candidates)} replace {self.run.reference}?"
 
     def _answer(self) -> Answer:
-        mark, word = ANSWERS[self.run.verdict.decision]
+        decision = self.run.verdict.decision
+        mark, word = ANSWERS[decision]
+        rest = self.run.verdict.sentence.removeprefix(f"{word}: ")
         if not self.run.complete:
-            mark, word = (
-                ("❌", "No, so far") if self.run.verdict.decision is Decision.NOT_READY else ("❔", "Not finished")
-            )
-        return Answer(mark=mark, word=word, sentence=self.run.verdict.sentence)
+            # Half a run may know of a blocker, but it is never a yes.
+            mark, word = ("❌", "No, so far") if decision is Decision.NOT_READY else ("❔", "Not finished")
+        return Answer(mark=mark, sentence=f"{word}: {rest}")
 
     def _facts(self) -> Iterator[FactRow]:
         for label, names in FACTS:
@@ -199,24 +203,30 @@ class _Viewer:
         )
 
     def _grouped(self, rows_named: Sequence[str]) -> tuple[Blocker, ...]:
-        """Fold rows that say the same of the same endpoint, in the verdict's order."""
-        grouped: dict[tuple[str, str, str, str], list[str]] = {}
+        """Fold rows of one endpoint that have one cause, else those that say the same, in the verdict's order."""
+        grouped: dict[tuple[str, ...], list[str]] = {}
         for row in rows_named:
             feature, endpoint = _split(row)
-            mark, word, reason = self._said(feature, endpoint)
-            grouped.setdefault((endpoint, mark, word, reason), []).append(feature)
+            cause = self.run.causes.get(row_key(feature, endpoint), "")
+            key = (endpoint, cause) if cause else (endpoint, *self._said(feature, endpoint))
+            grouped.setdefault(key, []).append(feature)
         return tuple(
-            Blocker(
-                number=number,
-                endpoint=endpoint,
-                rows=tuple((feature, self._ref(feature, endpoint)) for feature in rows),
-                mark=mark,
-                word=word,
-                reason=reason,
-                remedy=next(filter(None, (self.run.remedies.get(row_key(f, endpoint), "") for f in rows)), ""),
-                known_issues=tuple(dict.fromkeys(issue for f in rows for issue in self._issues(f, endpoint))),
-            )
-            for number, ((endpoint, mark, word, reason), rows) in enumerate(grouped.items(), start=1)
+            self._blocker(number, key[0], key[1] if len(key) == 2 else "", rows)
+            for number, (key, rows) in enumerate(grouped.items(), start=1)
+        )
+
+    def _blocker(self, number: int, endpoint: str, cause: str, rows: Sequence[str]) -> Blocker:
+        said = [self._said(feature, endpoint) for feature in rows]
+        mark, _, reason = min(said, key=lambda one: _MARK_ORDER.get(one[0], len(_MARK_ORDER)))
+        return Blocker(
+            number=number,
+            endpoint=endpoint,
+            rows=tuple((feature, self._ref(feature, endpoint)) for feature in rows),
+            mark=mark,
+            word=", ".join(dict.fromkeys(word for _, word, _ in said)),
+            reason=f"{cause} ({reason})" if cause and reason else cause or reason,
+            remedy=next(filter(None, (self.run.remedies.get(row_key(f, endpoint), "") for f in rows)), ""),
+            known_issues=tuple(dict.fromkeys(issue for f in rows for issue in self._issues(f, endpoint))),
         )
 
     def _said(self, feature: str, endpoint: str) -> tuple[str, str, str]:
@@ -314,7 +324,7 @@ class _Viewer:
         )
         return (
             f"Instrument check: {check.caught:,} of {check.seeded:,} seeded faults caught, "
-            f"{count(check.false_alarms, 'false alarm')} in {count(check.variations, 'harmless variation')}.{warning}"
+            f"{check.false_alarms:,} of {count(check.variations, 'harmless variation')} flagged.{warning}"
         )
 
     # ----------------------------------------------------------------- the rows

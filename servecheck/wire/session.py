@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -13,7 +14,7 @@ from email.utils import parsedate_to_datetime
 import tenacity
 
 from servecheck.budget import Budget, Spent
-from servecheck.model import Endpoint, Exchange, Fingerprint, Json, Transcript
+from servecheck.model import Endpoint, Exchange, Fingerprint, Json, Transcript, sending_order
 from servecheck.read import reply
 from servecheck.read.text import parse
 from servecheck.wire.transport import HangUp, Outgoing, Transport
@@ -73,7 +74,7 @@ class WireSession:
     @property
     def transcript(self) -> Transcript:
         """What was sent and seen so far, in sending order."""
-        in_order = tuple(sorted(self._exchanges, key=lambda exchange: exchange.sent))
+        in_order = tuple(sorted(self._exchanges, key=sending_order))
         return Transcript(exchanges=in_order, model=self.endpoint.model, fingerprint=self.fingerprint)
 
     def nonce(self, letters: int = 10) -> str:
@@ -127,6 +128,15 @@ class WireSession:
         url = self.endpoint.metrics_url or server_root(self.endpoint.base_url) + "/metrics"
         return await self._send(step, "GET", url)
 
+    async def without_key(
+        self, step: str, method: str, path: str, body: Json = None, *, wrong: str = "", server: bool = False
+    ) -> Exchange:
+        """Send without the endpoint's key, or with a wrong one."""
+        root = server_root(self.endpoint.base_url) if server else self.endpoint.base_url
+        headers = (("authorization", f"Bearer {wrong}"),) if wrong else ()
+        data = b"" if body is None else self._json(body)
+        return await self._send(step, method, root + path, data, anonymous=True, headers=headers)
+
     async def abort_after(
         self, step: str, path: str, body: Json, *, events: int | None = None, seconds: float | None = None
     ) -> Exchange:
@@ -136,12 +146,21 @@ class WireSession:
 
     async def concurrently(self, steps: Sequence[Awaitable[Exchange]]) -> list[Exchange]:
         """Run steps at the same time; the gate in ``_send`` bounds how many are in flight."""
-        return list(await asyncio.gather(*steps))
+        # All are waited for, also where one may not be sent any more: none may go on behind the end of its case.
+        ended = await asyncio.gather(*steps, return_exceptions=True)
+        for exchange in ended:
+            if isinstance(exchange, BaseException):
+                raise exchange
+        return [exchange for exchange in ended if isinstance(exchange, Exchange)]
 
     def _json(self, body: Json) -> bytes:
         if isinstance(body, dict) and "model" not in body and self.endpoint.model is not None:
             body = {"model": self.endpoint.model, **body}
-        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False)
+        try:
+            return text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair, which a server may list as a model's name
+            return json.dumps(body, allow_nan=False).encode()
 
     async def _send(
         self,
@@ -153,6 +172,8 @@ class WireSession:
         content_type: str = "application/json",
         deadline: float | None = None,
         hang_up: HangUp | None = None,
+        anonymous: bool = False,
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> Exchange:
         """Send, and again while the server says that it is overloaded; every attempt is recorded."""
 
@@ -164,10 +185,11 @@ class WireSession:
                 method=method,
                 url=url,
                 deadline=deadline or self._deadline,
-                headers=(("content-type", content_type),) if body or method == "POST" else (),
+                headers=(*headers, *((("content-type", content_type),) if body or method == "POST" else ())),
                 body=body,
                 hang_up=hang_up,
                 attempt=number,
+                anonymous=anonymous,
             )
             exchange = await self._transport.send(outgoing, began=self._began)
             self._exchanges.append(exchange)
@@ -209,8 +231,8 @@ class WireSession:
             except ValueError:
                 return
         if usage is not None:
-            self._spent.prompt_tokens += usage.prompt or 0
-            self._spent.output_tokens += usage.completion or 0
+            self._spent.prompt_tokens += max(0, usage.prompt or 0)
+            self._spent.output_tokens += max(0, usage.completion or 0)
 
 
 def _as_told(state: tenacity.RetryCallState) -> float:
@@ -218,12 +240,12 @@ def _as_told(state: tenacity.RetryCallState) -> float:
     exchange: Exchange | None = state.outcome.result() if state.outcome else None
     told = exchange.header("retry-after") if exchange else None
     if told is not None:
-        if told.strip().isdigit():
+        if re.fullmatch(r"\s*[0-9]{1,9}\s*", told):
             return min(float(told), _MAX_RETRY_AFTER)
         date = exchange.header("date") if exchange else None
         try:
             wait = (parsedate_to_datetime(told) - parsedate_to_datetime(date or told)).total_seconds()
             return min(max(wait, 1.0), _MAX_RETRY_AFTER)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             pass
     return float(min(2.0 ** (state.attempt_number - 1), _MAX_RETRY_AFTER))

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Cut, Event, Reply, Request
-from servecheck.reference.engine import Job
+from servecheck.reference.base import Tally
+from servecheck.reference.engine import Job, Step
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
@@ -134,6 +135,15 @@ class UsageBeforeFinish(ReferenceServer):
                 }
             if event["choices"]:
                 yield event
+
+
+class IdPerChoice(ReferenceServer):
+    """Gives every choice of a stream an id of its own, as SGLang does."""
+
+    def chunk(self, job: Job, index: int, delta: Event, tally: Tally, finish: str | None = None) -> Event:
+        """Write the choice's index into the id."""
+        event = super().chunk(job, index, delta, tally, finish)
+        return {**event, "id": f"{event['id']}-{index}"}
 
 
 class FreshIds(ReferenceServer):
@@ -285,6 +295,50 @@ class WrongContentType(ReferenceServer):
         return Reply(headers=(("content-type", "application/json"),), body=frames)
 
 
+class StreamDenied(ReferenceServer):
+    """A proxy in front answers a stream with 403 and plain text, since it waits for a whole reply too long."""
+
+    async def reply_chat(self, request: Request) -> Reply:
+        """Answer as a proxy where a stream is asked for."""
+        if not self.body_of(request).get("stream"):
+            return await super().reply_chat(request)
+        text = b"upstream connect error or disconnect/reset before headers"
+        return Reply(status=403, headers=(("content-type", "text/plain"),), body=text)
+
+
+class StreamWithToolsFails(ReferenceServer):
+    """Turns what the engine says of a stream with tools into a 500 of its own."""
+
+    async def reply_chat(self, request: Request) -> Reply:
+        """Fail where a stream with tools is asked for."""
+        body = self.body_of(request)
+        if body.get("stream") and body.get("tools"):
+            raise ApiError("error in the wrapped model", status=500, kind="InternalServerError")
+        return await super().reply_chat(request)
+
+
+class LogprobNotANumber(ReferenceServer):
+    """Writes an alternative's log probability as ``NaN``, which is not JSON."""
+
+    def logprob_entry(self, step: Step) -> Event:
+        """Add an alternative that JSON cannot hold."""
+        made = super().logprob_entry(step)
+        made["top_logprobs"].append({"token": "", "logprob": float("nan"), "bytes": None})
+        return made
+
+
+class RoleIsModel(ReferenceServer):
+    """Calls the assistant ``model``, as another vendor's API does."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Rename the role."""
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                if "role" in choice["delta"]:
+                    choice["delta"]["role"] = "model"
+            yield event
+
+
 class WholeObjectName(ReferenceServer):
     """Calls its chunks ``chat.completion``, as if each were a whole answer."""
 
@@ -420,6 +474,40 @@ class SlowStart(ReferenceServer):
         return await super().reply_chat(request)
 
 
+class EmptyChoicesFirst(ReferenceServer):
+    """Begins with a chunk that has no choices, no model and an empty id, where a filter reports on the prompt."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Send the report first."""
+        report = [{"prompt_index": 0, "content_filter_results": {}}]
+        yield {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": report}
+        async for event in super().chunks(job):
+            yield event
+
+
+class ToolsRefused(ReferenceServer):
+    """Was started without a tool parser and refuses tools, streamed or not; that belongs to the rows of tools."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Refuse tools."""
+        if body.get("tools"):
+            raise ApiError('"auto" tool choice requires a tool parser', param="tool_choice")
+        return super().chat_job(body)
+
+
+class NullFields(ReferenceServer):
+    """Writes every field that it could have, as null, and leaves logprobs null although they were asked for."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Add nulls."""
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                nothing = {"role": None, "content": None, "reasoning_content": None, "tool_calls": None}
+                choice["delta"] = {**nothing, **choice["delta"]}
+                choice["logprobs"], choice["matched_stop"] = None, None
+            yield {"usage": None, **event}
+
+
 class LengthFinish(ReferenceServer):
     """Ends every answer after eight tokens with ``length``, a finish reason as good as any."""
 
@@ -461,6 +549,7 @@ MUTANTS = (
     Mutant(id="finish-twice", server=FinishTwice, trips=(("one-finish-per-choice", _V),)),
     Mutant(id="text-after-finish", server=TextAfterFinish, trips=(("finish-then-only-usage", _V),)),
     Mutant(id="usage-before-finish", server=UsageBeforeFinish, trips=(("finish-then-only-usage", _V),)),
+    Mutant(id="id-per-choice", server=IdPerChoice, trips=(("choices-share-the-id", _V),)),
     Mutant(id="fresh-ids", server=FreshIds, trips=(("id-is-constant", _V),), source="BerriAI/litellm#1571"),
     Mutant(
         id="created-moves", server=CreatedMoves, trips=(("created-is-constant", _V),), source="BerriAI/litellm#1571"
@@ -504,7 +593,31 @@ MUTANTS = (
         trips=(("answers-as-stream", Outcome.NO_EFFECT),),
         source="ray-project/ray#58366",
     ),
-    Mutant(id="python-in-events", server=PythonInEvents, trips=(("events-are-json", _V),)),
+    Mutant(
+        id="python-in-events",
+        server=PythonInEvents,
+        trips=(("events-are-json", _V),),
+        source="vllm-project/vllm#57997",
+    ),
+    Mutant(
+        id="logprob-not-a-number",
+        server=LogprobNotANumber,
+        trips=(("events-are-json", _V),),
+        source="sgl-project/sglang#5984",
+    ),
+    Mutant(
+        id="stream-denied",
+        server=StreamDenied,
+        trips=(("answers-as-stream", Outcome.REFUSED),),
+        source="gpustack/gpustack#4725",
+    ),
+    Mutant(
+        id="stream-with-tools-fails",
+        server=StreamWithToolsFails,
+        trips=(("answers-as-stream", _V),),
+        source="kserve/kserve#3886",
+    ),
+    Mutant(id="role-is-model", server=RoleIsModel, trips=(("role-is-given", _V),)),
     Mutant(id="half-events", server=HalfEvents, trips=(("events-are-json", _V),)),
     Mutant(id="wrong-content-type", server=WrongContentType, trips=(("stream-is-event-stream", _V),)),
     Mutant(id="whole-object-name", server=WholeObjectName, trips=(("chunk-object-is-named", _V),)),
@@ -523,4 +636,7 @@ HARMLESS = (
     Harmless(id="bare-content-type", server=BareContentType),
     Harmless(id="slow-start", server=SlowStart),
     Harmless(id="length-finish", server=LengthFinish),
+    Harmless(id="empty-choices-first", server=EmptyChoicesFirst),
+    Harmless(id="tools-refused", server=ToolsRefused),
+    Harmless(id="null-fields", server=NullFields),
 )

@@ -1,0 +1,58 @@
+"""servecheck as a library: run a suite into a folder, read a folder back. The command line does the same with flags."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from servecheck import endpoints as endpoint_list
+from servecheck import features, plan, scenario
+from servecheck import run as runs
+from servecheck.probes import discover
+from servecheck.report.data import RunReport
+from servecheck.report.files import write_all
+from servecheck.wire import curl
+
+__all__ = ["read_run", "run_suite"]
+
+
+def run_suite(
+    endpoints: Sequence[str],
+    folder: Path,
+    *,
+    models: Sequence[str] = (),
+    api_key_envs: Sequence[str] = (),
+    reference: str | None = None,
+    rows: Sequence[str] = (),
+    scenarios: Sequence[Path] = (),
+    settings: plan.Settings | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> RunReport:
+    """Probe endpoints, write a run folder with its reports, and return what the reports are made of.
+
+    ``endpoints`` are ``NAME=URL``, ``models`` an ID or ``NAME=ID``, ``api_key_envs`` names of variables of ``environ``
+    (this process's by default), all as on the command line; the first of several endpoints is the reference unless
+    ``reference`` names another. ``rows`` are ids, groups or globs, ``scenarios`` files or folders instead of the
+    built-in ones, ``settings`` the suite, trials, deadlines and risks.
+
+    Blocks until the run is over; inside an event loop, await :func:`servecheck.run.carry_out` instead. Raises
+    ``UsageError`` and ``NothingSelected`` before anything was sent, and ``StoreError`` where ``folder`` is not empty.
+    What a server does wrong is never raised: it is in the report.
+    """
+    env = os.environ if environ is None else environ
+    probes = discover()
+    found = endpoint_list.resolve(endpoints, models=models, api_key_envs=api_key_envs, reference=reference, environ=env)
+    chosen = scenario.load_all([*scenarios] or [scenario.builtin_dir()], probes=probes, features=features.BY_ID)
+    planned = plan.make(found, chosen, probes, settings=settings or plan.Settings(), globs=rows)
+    connect, instrument = runs.connector(env), runs.instrument_check(probes)
+    asyncio.run(runs.carry_out(planned, probes, folder, connect, instrument=instrument))
+    report = read_run(folder)
+    write_all(report, folder, curl.render)
+    return report
+
+
+def read_run(folder: Path) -> RunReport:
+    """Read a run folder and judge it by today's probes; sends nothing. Raises ``StoreError`` where it holds no run."""
+    return runs.read_back(folder, discover())

@@ -1,0 +1,169 @@
+"""A plain text completion has everything that a client reads.
+
+What it does: sends one prompt greedily, once with nothing but the prompt and ``max_tokens``, and once as a list of two
+prompts, and reads the replies as a client would: text, finish reason, usage that adds up, the object's name, one choice
+for each prompt.
+
+Why it matters: base models, fill-ins and evaluation harnesses use this route; a chat-only server should say so.
+
+How it could be fooled: hardly; but sense is not judged, only signs of a broken decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Route, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.probes._steps import reply_at
+from servecheck.read import reply
+from servecheck.read.text import dig, garbage, number, quote, string
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://platform.openai.com/docs/api-reference/completions/object"
+_PART = Part(route=Route.COMPLETIONS)
+_TEXT, _SANE, _FINISH = "completion-has-text", "completion-is-not-garbage", "completion-says-how-it-ended"
+_USAGE, _NAMED, _LIST = "completion-usage-adds-up", "text-completion-object-is-named", "each-listed-prompt-is-completed"
+
+
+class CompletionsBasicParams(Params):
+    """What may be chosen in YAML."""
+
+    prompt: str = Field(default="The harbour was busy that morning, because", description="The text to go on with.")
+    second: str = Field(default="In the garden behind the house there was", description="The second text of a list.")
+    max_tokens: int = Field(default=24, ge=4, le=4096, description="Room for the answer.")
+
+
+async def drive(session: Session, params: CompletionsBasicParams, _: Transcript | None) -> None:
+    """Greedy, bare, and two prompts at once."""
+    room: dict[str, Json] = {"max_tokens": params.max_tokens}
+    await session.post("greedy", "/completions", {"prompt": params.prompt, **room, "temperature": 0, "top_p": 1})
+    await session.post("bare", "/completions", {"prompt": params.prompt, **room})
+    listed: Json = [params.prompt, params.second]
+    await session.post("listed", "/completions", {"prompt": listed, **room, "temperature": 0, "top_p": 1})
+
+
+def judge(transcript: Transcript, params: CompletionsBasicParams) -> Iterator[Finding]:
+    """Judge both single replies by the same rules, and the list by its number of choices."""
+    for step in ("greedy", "bare"):
+        answer = reply_at(transcript, step)
+        missing = _PART.unless_answered(_TEXT, answer)
+        if missing is not None:
+            yield missing
+        if isinstance(answer, reply.Answer):
+            yield from _judge(answer, params)
+    greedy = reply_at(transcript, "greedy")
+    if isinstance(greedy, reply.Answer):
+        yield _judge_list(reply_at(transcript, "listed"), greedy)
+
+
+def _judge(answer: reply.Answer, params: CompletionsBasicParams) -> Iterator[Finding]:
+    finish = answer.finish
+    made = answer.usage.completion if answer.usage is not None else None
+    if answer.text.strip():
+        yield _PART.held(_TEXT, f"{len(answer.text)} characters: {quote(answer.text, 60)}", answer)
+    elif finish == "stop" and made is not None and made <= 1:
+        # A model may hold that the text is over; then there is an end token and nothing else.
+        yield _PART.undetermined(_TEXT, "the model ended the text at once", answer)
+    else:
+        yield _PART.violated(_TEXT, f"no text with finish_reason {finish!r}", answer)
+    sign = garbage(answer.text)
+    seen = f"{sign}: {quote(answer.text)}" if sign else f"readable: {quote(answer.text, 60)}"
+    yield (_PART.violated if sign else _PART.held)(_SANE, seen, answer)
+    known = finish in ("stop", "length")
+    why = f"finish_reason is {finish!r}" + ("" if known else " where only 'stop' or 'length' can be")
+    yield (_PART.held if known else _PART.violated)(_FINISH, why, answer)
+    yield _usage(answer, params.max_tokens)
+    yield _object(answer)
+
+
+def _usage(answer: reply.Answer, max_tokens: int) -> Finding:
+    usage = answer.usage
+    if usage is None:
+        return _PART.violated(_USAGE, "the reply has no usage", answer)
+    prompt, completion, total = usage.prompt, usage.completion, usage.total
+    said = f"prompt_tokens {prompt}, completion_tokens {completion}, total_tokens {total}"
+    if prompt is None or completion is None or total is None:
+        return _PART.violated(_USAGE, f"usage is incomplete: {said}", answer)
+    if prompt <= 0 or completion <= 0 or total != prompt + completion:
+        return _PART.violated(_USAGE, f"usage does not add up: {said}", answer)
+    if completion > max_tokens:
+        return _PART.violated(_USAGE, f"more tokens than max_tokens {max_tokens} allows: {said}", answer)
+    return _PART.held(_USAGE, said, answer)
+
+
+def _object(answer: reply.Answer) -> Finding:
+    body, wrong = answer.body, []
+    if dig(body, "object") != "text_completion":
+        wrong.append(f"object is {dig(body, 'object')!r}")
+    if not string(dig(body, "id")):
+        wrong.append(f"id is {dig(body, 'id')!r}")
+    if number(dig(body, "created")) is None:
+        wrong.append(f"created is {dig(body, 'created')!r}")
+    if wrong:
+        return _PART.violated(_NAMED, ", ".join(wrong), answer)
+    return _PART.held(_NAMED, "object, id and created are as documented", answer)
+
+
+def _judge_list(listed: reply.Reply | None, greedy: reply.Answer) -> Finding:
+    missing = _PART.unless_answered(_LIST, listed, greedy)
+    if missing is not None:
+        return missing
+    assert isinstance(listed, reply.Answer)
+    indices = [choice.index for choice in listed.choices]
+    why = f"{len(indices)} choices for 2 prompts, indices {indices}"
+    return (_PART.held if indices == [0, 1] else _PART.violated)(_LIST, why, listed, greedy)
+
+
+PROBE = Probe(
+    id="completions_basic",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id=_TEXT,
+            rule="choices[0].text holds text.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_SANE,
+            rule="The text is not one character over and over, replacement characters, or without letters.",
+            level=Level.MUST,
+            source="https://github.com/vllm-project/vllm/issues/13035",
+        ),
+        Check(
+            id=_FINISH,
+            rule="finish_reason is “stop” or “length”.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_USAGE,
+            rule="usage counts prompt and completion, adds them up, and stays within max_tokens.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_NAMED,
+            rule="object is “text_completion”, id is text, created is a whole number.",
+            level=Level.SHOULD,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_LIST,
+            rule="A list of prompts gets one choice for each, in their order.",
+            level=Level.SHOULD,
+            source="https://platform.openai.com/docs/api-reference/completions/create",
+        ),
+    ),
+    params=CompletionsBasicParams,
+    drive=drive,
+    judge=judge,
+    requests=3,
+    prompt_tokens=40,
+    output_tokens=96,
+)

@@ -1,0 +1,217 @@
+"""Every earlier turn and the system message reach the model.
+
+What it does: sends conversations of two, four and ten earlier turns of the same length and reads ``prompt_tokens``:
+each turn must add as much as any other, so that none is dropped from the front. Then two conversations that differ only
+in a random word said two turns ago, and two that differ only in a random word in the system message, with logprobs: an
+answer that is the same to the last digit was made without reading that word. The system message is also made longer,
+and must be counted.
+
+Why it matters: a server that keeps only the last turns answers 200, and an agent forgets its task without an error.
+
+How it could be fooled: by usage that counts what was sent instead of what was read, which the pairs are for; without
+logprobs only the texts of a pair can be compared, and a model may say the same to both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.probes._steps import answer_at, filler, reply_at, sent
+from servecheck.read import reply
+from servecheck.read.text import dig, quote
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://platform.openai.com/docs/guides/conversation-state"
+_PART = Part()
+_COUNTED, _READ = "each-turn-is-counted", "earlier-turns-reach-the-model"
+_SYSTEM_COUNTED, _SYSTEM_READ = "system-message-is-counted", "system-message-reaches-the-model"
+_TURNS = (2, 4, 10)
+_WORDS = 12  # of each message of the history
+_MORE = 24  # words by which the longer system message is longer
+_UNSURE = -0.001  # a log probability below it moves with what the model read; above it every digit may be zero
+
+
+class MultiTurnParams(Params):
+    """What may be chosen in YAML."""
+
+    question: str = Field(default="What is the code?", description="The last message.")
+    max_tokens: int = Field(default=16, ge=4, le=4096, description="Room for the answers that are compared.")
+
+
+def _history(turns: int, first: str) -> list[Json]:
+    """Return so many earlier turns of the same length; the first user message begins with ``first``."""
+    made: list[Json] = []
+    for turn in range(turns):
+        said = f"{first} {filler(_WORDS)}" if turn == 0 else filler(_WORDS)
+        made += [{"role": "user", "content": said}, {"role": "assistant", "content": filler(_WORDS, 5)}]
+    return made
+
+
+async def drive(session: Session, params: MultiTurnParams, _: Transcript | None) -> None:
+    """Histories of three lengths, then pairs that differ in one word, with logprobs where the server takes them."""
+    code, other = session.nonce(), session.nonce()
+    question: Json = {"role": "user", "content": params.question}
+    greedy: dict[str, Json] = {"temperature": 0, "top_p": 1}
+
+    async def count(step: str, messages: list[Json]) -> None:
+        await session.chat(step, {"messages": messages, "max_tokens": 1, **greedy})
+
+    async def compare(step: str, messages: list[Json]) -> None:
+        body: dict[str, Json] = {"messages": messages, "max_tokens": params.max_tokens, **greedy}
+        await session.chat(step, {**body, "logprobs": True, "top_logprobs": 1})
+        if answer_at(session.transcript, step) is None:
+            await session.chat(f"{step}-plain", body)
+
+    def system(word: str, more: int = 0) -> list[Json]:
+        text = f"Answer in English. The code is {word}. {filler(more)}".strip()
+        return [{"role": "system", "content": text}, question]
+
+    await count("alone", [question])
+    for turns in _TURNS:
+        await count(f"turns-{turns}", [*_history(turns, "Listen."), question])
+    await compare("pair-turns-one", [*_history(2, f"The code is {code}."), question])
+    await compare("pair-turns-other", [*_history(2, f"The code is {other}."), question])
+    await compare("pair-system-one", system(code))
+    await compare("pair-system-other", system(other))
+    await count("system-short", system(code))
+    await count("system-long", system(code, _MORE))
+
+
+def judge(transcript: Transcript, _: MultiTurnParams) -> Iterator[Finding]:
+    """Judge the counts, then the pairs."""
+    yield _turns(transcript)
+    yield _pair(transcript, "turns", _READ, "two turns ago", "alone")
+    yield _system(transcript)
+    yield _pair(transcript, "system", _SYSTEM_READ, "in the system message", "alone")
+
+
+def _tokens(transcript: Transcript, step: str) -> int | None:
+    answer = answer_at(transcript, step)
+    return answer.usage.prompt if answer is not None and answer.usage is not None else None
+
+
+def _turns(transcript: Transcript) -> Finding:
+    steps = [f"turns-{turns}" for turns in _TURNS]
+    replies = [reply_at(transcript, step) for step in steps]
+    alone = reply_at(transcript, "alone")
+    for found in replies:
+        missing = _PART.unless_answered(_COUNTED, found, alone)
+        if missing is not None:
+            return missing
+    seen = sent(*replies)
+    two, four, ten = (_tokens(transcript, step) for step in steps)
+    if two is None or four is None or ten is None:
+        return _PART.undetermined(_COUNTED, "usage does not say how long the prompts are", *seen)
+    said = f"prompt_tokens {two} with 2 earlier turns, {four} with 4, {ten} with 10"
+    each = (four - two) / 2
+    figures = {f"prompt_tokens_{turns}_turns": count for turns, count in zip(_TURNS, (two, four, ten), strict=True)}
+    if each < _WORDS:
+        # Two messages of so many words each cannot be fewer tokens than half of their words.
+        why = f"{said}: the turns between are {each:g} tokens each, and have {2 * _WORDS} words"
+        return _PART.violated(_COUNTED, why, *seen, **figures)
+    more = (ten - four) / 6
+    if abs(more - each) > max(1.0, each / 10):
+        return _PART.violated(_COUNTED, f"{said}: first {each:g} tokens a turn, then {more:g}", *seen, **figures)
+    return _PART.held(_COUNTED, f"{said}: {each:g} tokens a turn", *seen, **figures)
+
+
+def _system(transcript: Transcript) -> Finding:
+    short, long, alone = (reply_at(transcript, step) for step in ("system-short", "system-long", "alone"))
+    for found in (short, long):
+        missing = _PART.unless_answered(_SYSTEM_COUNTED, found, alone)
+        if missing is not None:
+            return missing
+    seen = sent(short, long)
+    low, high = _tokens(transcript, "system-short"), _tokens(transcript, "system-long")
+    if low is None or high is None:
+        return _PART.undetermined(_SYSTEM_COUNTED, "usage does not say how long the prompts are", *seen)
+    why = f"prompt_tokens {low}, and {high} with {_MORE} more words in the system message"
+    grown = high - low >= _MORE / 2
+    return (_PART.held if grown else _PART.violated)(_SYSTEM_COUNTED, why, *seen)
+
+
+def _pair(transcript: Transcript, name: str, check: str, where: str, control: str) -> Finding:
+    """Judge two conversations that differ in one word, by whether anything in the answers differs."""
+    replies = [
+        answer_at(transcript, f"pair-{name}-{side}") or reply_at(transcript, f"pair-{name}-{side}-plain")
+        for side in ("one", "other")
+    ]
+    for found in replies:
+        missing = _PART.unless_answered(check, found, reply_at(transcript, control))
+        if missing is not None:
+            return missing
+    one, other = (found for found in replies if isinstance(found, reply.Answer))
+    texts = [found.first.reasoning + found.text for found in (one, other)]
+    if texts[0] != texts[1]:
+        why = f"another word {where} changes the answer: {_apart(*texts)}"
+        return _PART.held(check, why, one, other)
+    chances = [_logprobs(found) for found in (one, other)]
+    if not chances[0] or not chances[1]:
+        why = f"another word {where} does not change the text, and there are no logprobs: {quote(texts[0])}"
+        return _PART.undetermined(check, why, one, other)
+    if chances[0] != chances[1]:
+        moved = sum(left != right for left, right in zip(*chances, strict=False))
+        why = f"another word {where} moves the log probability of {moved} of {len(chances[0])} tokens"
+        return _PART.held(check, why, one, other)
+    if all(value > _UNSURE for value in chances[0]):
+        why = f"another word {where} changes nothing, but the model is certain of every token: {quote(texts[0])}"
+        return _PART.undetermined(check, why, one, other)
+    why = f"another word {where} changes nothing, to the last digit of {len(chances[0])} log probabilities"
+    return _PART.violated(check, f"{why}: {quote(texts[0])}", one, other)
+
+
+def _apart(one: str, other: str) -> str:
+    """Show two texts from a little before the place where they part."""
+    pairs = zip(one, other, strict=False)
+    at = next((place for place, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+    start = max(0, at - 12)
+    return f"{quote(one[start:], 40)}, {quote(other[start:], 40)}"
+
+
+def _logprobs(answer: reply.Answer) -> list[float]:
+    found = [dig(entry, "logprob") for entry in answer.first.logprobs]
+    return [float(value) for value in found if isinstance(value, int | float) and not isinstance(value, bool)]
+
+
+PROBE = Probe(
+    id="multi_turn",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id=_COUNTED,
+            rule="prompt_tokens grows by the same for each earlier turn of the same length.",
+            level=Level.MUST,
+            source="https://github.com/ollama/ollama/issues/4967",
+        ),
+        Check(
+            id=_READ,
+            rule="A word said two turns ago has an effect on the answer.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_SYSTEM_COUNTED,
+            rule="prompt_tokens grows with the system message.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_SYSTEM_READ,
+            rule="A word in the system message has an effect on the answer.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+    ),
+    params=MultiTurnParams,
+    drive=drive,
+    judge=judge,
+    requests=10,
+    prompt_tokens=1100,
+    output_tokens=70,
+)

@@ -1,0 +1,262 @@
+"""One missing flag often breaks many rows: which setting explains which rows, as data, and what to do about it.
+
+Recognised from what was recorded (refusals, statuses, the fingerprint), never from a row's name alone; a cause that
+does not show explains nothing. It names a remedy and decides no status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from servecheck.model import DECIDED, Cell, Fingerprint, Kind, Outcome, Status
+
+__all__ = ["ROOT_CAUSES", "Hit", "RootCause", "Sign", "explain"]
+
+_SHORT = DECIDED - {Status.SUPPORTED}
+_UNSERVED = frozenset({Status.UNSUPPORTED, Status.IGNORED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """One way in which a cause shows; all that is given must hold, for each row by itself.
+
+    ``rows`` are patterns of feature ids, ``statuses`` those of the cell. ``said`` is a pattern, to be found in what a
+    finding that did not hold says, or in a property's value. ``fields`` are fingerprint fields with the value that
+    they must be seen to have. ``engines`` are the engines it can be true of; an engine that is not known counts only
+    where ``said`` is given, because then the server's own words speak.
+    """
+
+    rows: tuple[str, ...]
+    engines: frozenset[str] = frozenset()
+    statuses: frozenset[Status] = _SHORT
+    said: re.Pattern[str] | None = None
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def shows(self, cell: Cell, known: Fingerprint) -> bool:
+        """Tell whether a cell shows this sign."""
+        if not any(fnmatchcase(cell.feature, pattern) for pattern in self.rows):
+            return False
+        if cell.kind is Kind.JUDGED and cell.status not in self.statuses:
+            return False
+        engine = known.value("engine")
+        if self.engines and engine not in self.engines and not (engine is None and self.said):
+            return False
+        if any(known.value(name) != value for name, value in self.fields):
+            return False
+        return self.said is None or any(self.said.search(text) for text in _texts(cell))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootCause:
+    """A setting that explains rows: what it is, how it shows (one sign is enough), what to change, and the source."""
+
+    id: str
+    title: str
+    remedy: str
+    source: str
+    signs: tuple[Sign, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A cause found on an endpoint, with the features whose rows it explains, in the order of the cells."""
+
+    cause: RootCause
+    endpoint: str
+    rows: tuple[str, ...]
+
+
+def explain(
+    cells: Sequence[Cell], fingerprints: Mapping[str, Fingerprint], causes: Iterable[RootCause] | None = None
+) -> tuple[Hit, ...]:
+    """Return the causes that show on each endpoint. A row belongs to the first cause that explains it."""
+    table = ROOT_CAUSES if causes is None else tuple(causes)
+    found: dict[tuple[str, str], list[str]] = {}
+    by_id = {cause.id: cause for cause in table}
+    for cell in cells:
+        known = fingerprints.get(cell.endpoint, Fingerprint(fields={}))
+        cause = next((each for each in table if any(sign.shows(cell, known) for sign in each.signs)), None)
+        if cause is not None:
+            found.setdefault((cell.endpoint, cause.id), []).append(cell.feature)
+    return tuple(Hit(cause=by_id[name], endpoint=where, rows=tuple(rows)) for (where, name), rows in found.items())
+
+
+def _texts(cell: Cell) -> Iterator[str]:
+    yield from (finding.why for finding in cell.findings if finding.outcome is not Outcome.HELD)
+    if cell.kind is Kind.JUDGED:
+        yield cell.reason
+    if cell.value is not None:
+        yield cell.value
+
+
+# --------------------------------------------------------------------------- the table
+
+_VLLM, _SGLANG, _LLAMA = frozenset({"vllm"}), frozenset({"sglang"}), frozenset({"llama.cpp"})
+_TOOLS = ("tools.*", "sdk.tools", "responses.tools", "structured.structural_tag")
+_ASKS_FOR_TOOLS = ("tools.auto", "tools.required", "tools.named", "tools.stream", "tools.parallel*", "tools.strict")
+
+
+def _said(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+ROOT_CAUSES: tuple[RootCause, ...] = (
+    RootCause(
+        id="wrong-reasoning-parser",
+        title="the reasoning parser does not fit the model",
+        remedy="Leave --reasoning-parser away, or name the model's own. With a parser for another model every answer "
+        "counts as reasoning, content stays empty, and schemas, grammars and required tools are not applied.",
+        source="https://docs.sglang.io/advanced_features/separate_reasoning.html",
+        signs=(
+            Sign(
+                rows=("chat.*", "streaming.*", "structured.*", "tools.*", "reasoning.*", "sdk.*"),
+                engines=_SGLANG | _VLLM,
+                said=_said(
+                    r"(?:answer|call) (?:is in|came back as) (?:the )?reasoning|content is empty and the answer"
+                ),
+            ),
+        ),
+    ),
+    RootCause(
+        id="no-tool-parser",
+        title="no tool parser is set",
+        remedy="vLLM: --enable-auto-tool-choice --tool-call-parser NAME; SGLang: --tool-call-parser NAME, with the "
+        "parser of the model. Without one vLLM refuses tools and SGLang returns calls as plain text.",
+        source="https://docs.vllm.ai/en/latest/features/tool_calling/",
+        signs=(
+            Sign(
+                rows=_TOOLS,
+                engines=_VLLM,
+                said=_said(r"--tool-call-parser|--enable-auto-tool-choice"),
+            ),
+            Sign(
+                rows=(*_ASKS_FOR_TOOLS, "tools.round_trip", "tools.truncated", "sdk.tools", "responses.tools"),
+                engines=_SGLANG,
+                fields=(("tool_call_parser", "none"),),
+            ),
+            Sign(rows=_ASKS_FOR_TOOLS, engines=_SGLANG, said=_said(r"call came back as text")),
+        ),
+    ),
+    RootCause(
+        id="template-without-tools",
+        title="the chat template knows no tools",
+        remedy="llama.cpp: --jinja with --chat-template-file FILE, a template that renders tools. The template of "
+        "these weights drops them, so the model never hears of a tool, and the server answers 200.",
+        source="https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md",
+        signs=(
+            Sign(
+                rows=(*_ASKS_FOR_TOOLS, "tools.round_trip", "sdk.tools", "responses.tools"),
+                engines=_LLAMA,
+                fields=(("template_tools", "no"),),
+            ),
+        ),
+    ),
+    RootCause(
+        id="prefix-cache-off",
+        title="the prefix cache is switched off",
+        remedy="vLLM: --enable-prefix-caching (and no --no-enable-prefix-caching); SGLang: without "
+        "--disable-radix-cache.",
+        source="https://docs.vllm.ai/en/latest/features/automatic_prefix_caching/",
+        signs=(
+            Sign(
+                rows=("prefix_cache.*",),
+                engines=_VLLM | _SGLANG,
+                statuses=_UNSERVED,
+                fields=(("prefix_caching", "False"),),
+            ),
+        ),
+    ),
+    RootCause(
+        id="prompt-token-details-off",
+        title="cached tokens are not reported in usage",
+        remedy="vLLM: --enable-prompt-tokens-details. The cache itself may work; without the flag usage says null.",
+        source="https://docs.vllm.ai/en/latest/cli/serve/",
+        signs=(Sign(rows=("prefix_cache.reported",), engines=_VLLM, statuses=_UNSERVED | {Status.DEGRADED}),),
+    ),
+    RootCause(
+        id="cache-report-off",
+        title="cached tokens are not reported in usage",
+        remedy="SGLang: --enable-cache-report. The cache itself may work; without the flag usage says null.",
+        source="https://docs.sglang.io/advanced_features/server_arguments.html",
+        signs=(
+            Sign(rows=("prefix_cache.reported",), engines=_SGLANG, fields=(("cache_report", "False"),)),
+            Sign(rows=("prefix_cache.reported",), engines=_SGLANG, said=_said(r"null|not report|no cached_tokens")),
+        ),
+    ),
+    RootCause(
+        id="metrics-off",
+        title="metrics are switched off",
+        remedy="SGLang: --enable-metrics; llama.cpp: --metrics.",
+        source="https://docs.sglang.io/references/production_metrics.html",
+        signs=(
+            Sign(rows=("metrics.exposed",), engines=_SGLANG, statuses=_UNSERVED, said=_said(r"404")),
+            Sign(rows=("metrics.exposed",), engines=_LLAMA, said=_said(r"Start it with `?--metrics|\b501\b")),
+        ),
+    ),
+    RootCause(
+        id="more-answers-than-slots",
+        title="more answers were asked for than the server has slots",
+        remedy="llama.cpp: --parallel N with N at least as large as the largest n; each answer takes a slot.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(Sign(rows=("chat.n",), engines=_LLAMA, said=_said(r"Value must be between 1 <= value <= \d+|slots")),),
+    ),
+    RootCause(
+        id="embeddings-off",
+        title="the server was started without embeddings",
+        remedy="llama.cpp: --embeddings with --pooling; SGLang: a server of its own with --is-embedding; vLLM: a "
+        "server of its own with --runner pooling.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(
+            Sign(
+                rows=("embeddings.*",),
+                engines=_LLAMA | _SGLANG,
+                said=_said(r"Start it with `?--embeddings?|--is-embedding"),
+            ),
+        ),
+    ),
+    RootCause(
+        id="seed-not-on-tpu",
+        title="this TPU back end takes no seed per request",
+        remedy="Leave seed away, or send it only at temperature 0; there is no flag. Applications that rely on it "
+        "must stay on the other endpoint.",
+        source="https://github.com/vllm-project/tpu-inference",
+        signs=(
+            Sign(rows=("*",), said=_said(r"JAX does not support per-request seed|per-request seed is not supported")),
+        ),
+    ),
+    RootCause(
+        id="deterministic-inference-off",
+        title="the sampler reads no seed in this mode",
+        remedy="SGLang: --enable-deterministic-inference (slower, and not on every device).",
+        source="https://docs.sglang.io/advanced_features/deterministic_inference.html",
+        signs=(
+            Sign(
+                rows=("sampling.seed",),
+                engines=_SGLANG,
+                statuses=_SHORT - {Status.UNSUPPORTED},
+                fields=(("deterministic", "False"),),
+            ),
+            Sign(rows=("sampling.seed",), engines=_SGLANG, statuses=frozenset({Status.IGNORED})),
+        ),
+    ),
+    RootCause(
+        id="arguments-need-strict",
+        title="tool arguments are enforced only with strict",
+        remedy="Send strict: true with each function, or enforce it for all: vLLM --tool-strict-level parameter, "
+        "SGLang the environment variable SGLANG_TOOL_STRICT_LEVEL.",
+        source="https://docs.vllm.ai/en/latest/features/tool_calling/",
+        signs=(Sign(rows=("tools.*", "sdk.tools"), engines=_VLLM | _SGLANG, said=_said(r"only with strict: true")),),
+    ),
+    RootCause(
+        id="guided-fields-renamed",
+        title="the old guided_* fields are gone",
+        remedy="vLLM: send structured_outputs instead; SGLang: regex, ebnf or response_format. Unknown fields are "
+        "taken with 200, so the old ones fail without a sound.",
+        source="https://github.com/vllm-project/vllm/issues/53975",
+        signs=(Sign(rows=("structured.legacy_guided",), engines=_VLLM | _SGLANG, said=_said(r"ignored")),),
+    ),
+)
+"""All causes known, the more fundamental first: where two could explain a row, the first one is named."""

@@ -1,0 +1,77 @@
+"""The library face: what the README shows runs, and importing the package costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import servecheck
+from servecheck import RunReport, read_run, run_suite
+from servecheck.errors import NothingSelected, StoreError
+from servecheck.model import Status
+from servecheck.reference.mock import background
+from servecheck.reference.server import ReferenceServer
+from tests.test_docs import FENCE, readme
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    block = next(block for language, block in FENCE.findall(readme()) if language == "python")
+    monkeypatch.chdir(tmp_path)
+    for variable in ("OPENAI_API_KEY", "SERVECHECK_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    with background(ReferenceServer()) as gpu, background(ReferenceServer()) as tpu:
+        here = block.replace("http://gpu.example:8000", gpu).replace("http://tpu.example:8000", tpu)
+        here = here.replace('"chat.basic", "streaming.frames"', '"chat.basic"')
+        exec(compile(here, "README.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("ready Yes: tpu is not behind gpu on any of 1 core row")
+
+
+def test_a_run_is_returned_and_read_back_with_the_first_check_speaking_for_green(tmp_path):
+    with background(ReferenceServer()) as url:
+        report = run_suite([f"one={url}/v1"], tmp_path, rows=["chat.basic"], environ={})
+    assert isinstance(report, RunReport)
+    cell = report.cell("chat.basic", "one")
+    assert cell is not None
+    assert (cell.status, cell.reason.partition(": ")[0][-10:]) == (Status.SUPPORTED, "characters")
+    assert report.instrument is not None
+    assert read_run(tmp_path) == report
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_run_of_other_probes_says_which_probes_judged_it(tmp_path):
+    with background(ReferenceServer()) as url:
+        report = run_suite([f"one={url}/v1"], tmp_path, rows=["identity.models"], environ={})
+    assert report.notes == ()
+    recording = tmp_path / "run.jsonl"
+    text = (
+        recording.read_text("utf-8").replace(report.probes_digest, "0123456789ab").replace('"seeded": ', '"seeded": 9')
+    )
+    recording.write_text(text, "utf-8")
+    anew = read_run(tmp_path)
+    assert anew.notes == (f"Recorded by the probes 0123456789ab and judged anew by {report.probes_digest}.",)
+    assert (anew.probes_digest, anew.instrument) == (report.probes_digest, report.instrument)
+
+
+def test_nothing_is_sent_where_nothing_is_selected(tmp_path):
+    with pytest.raises(NothingSelected, match=r"nothing to run: --feature vision\.\*"):
+        run_suite(["one=http://127.0.0.1:1/v1"], tmp_path / "run", rows=["vision.*"], environ={})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_without_a_run_is_no_report(tmp_path):
+    with pytest.raises(StoreError, match="is not a run folder"):
+        read_run(tmp_path)
+
+
+def test_the_package_names_what_it_exports():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        servecheck.nothing  # noqa: B018
+    assert all(hasattr(servecheck, name) for name in servecheck.__all__)
+
+
+def test_importing_the_package_imports_no_http_client():
+    code = "import sys, servecheck; sys.exit('httpx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parent.parent).returncode == 0

@@ -1,0 +1,222 @@
+"""One setting that explains many rows is named once, with what to do; what does not show is not guessed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from servecheck import features
+from servecheck.model import Cell, Finding, Fingerprint, How, Kind, Known, Outcome, Status
+from servecheck.report.view import view
+from servecheck.root_causes import ROOT_CAUSES, Hit, explain
+from tests.sample_runs import fake_curl, two_endpoints
+
+S = Status
+NO_PARSER = (
+    'refused: HTTP 400: “"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set”'
+)
+
+
+def known(**fields: str) -> Fingerprint:
+    return Fingerprint(
+        fields={name: Known(value=value, how=How.OBSERVED, source="s") for name, value in fields.items()}
+    )
+
+
+def cell(feature: str, status: Status, why: str = "because", *, endpoint: str = "it", value: str | None = None) -> Cell:
+    kind = features.get(feature).kind
+    outcome = Outcome.HELD if status is S.SUPPORTED else Outcome.VIOLATED
+    return Cell(
+        feature=feature,
+        endpoint=endpoint,
+        status=status,
+        reason=why,
+        kind=kind,
+        value=value,
+        findings=() if kind is Kind.PROPERTY else (Finding(check="c", outcome=outcome, why=why),),
+    )
+
+
+def hits(cells: list[Cell], fingerprint: Fingerprint) -> dict[str, tuple[str, ...]]:
+    return {hit.cause.id: hit.rows for hit in explain(cells, {"it": fingerprint})}
+
+
+VLLM, SGLANG, LLAMA = known(engine="vllm"), known(engine="sglang"), known(engine="llama.cpp")
+SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
+    # name: (cause, a cell that shows it, the fingerprint)
+    "vllm refuses tools": ("no-tool-parser", cell("tools.auto", S.UNSUPPORTED, NO_PARSER), VLLM),
+    "the refusal speaks where a gateway hides the engine": (
+        "no-tool-parser",
+        cell("sdk.tools", S.UNSUPPORTED, NO_PARSER),
+        known(gateway="litellm"),
+    ),
+    "sglang returns calls as text": (
+        "no-tool-parser",
+        cell("tools.required", S.BROKEN, "the call came back as text, which no client looks for: “[{…”"),
+        SGLANG,
+    ),
+    "sglang says that it has no parser": (
+        "no-tool-parser",
+        cell("tools.auto", S.IGNORED),
+        known(engine="sglang", tool_call_parser="none"),
+    ),
+    "llama.cpp says that its template knows no tools": (
+        "template-without-tools",
+        cell("tools.required", S.IGNORED),
+        known(engine="llama.cpp", template_tools="no"),
+    ),
+    "vllm does not report cached tokens": (
+        "prompt-token-details-off",
+        cell("prefix_cache.reported", S.UNSUPPORTED),
+        VLLM,
+    ),
+    "sglang does not report cached tokens": (
+        "cache-report-off",
+        cell("prefix_cache.reported", S.UNSUPPORTED),
+        known(engine="sglang", cache_report="False"),
+    ),
+    "the cache is off": (
+        "prefix-cache-off",
+        cell("prefix_cache.reuse", S.UNSUPPORTED),
+        known(engine="vllm", prefix_caching="False"),
+    ),
+    "sglang has no metrics": ("metrics-off", cell("metrics.exposed", S.UNSUPPORTED, "refused: HTTP 404"), SGLANG),
+    "llama.cpp has no metrics": (
+        "metrics-off",
+        cell(
+            "metrics.exposed",
+            S.UNSUPPORTED,
+            "HTTP 501: “This server does not support metrics endpoint. Start it with `--metrics`”",
+        ),
+        LLAMA,
+    ),
+    "answers lie in the reasoning": (
+        "wrong-reasoning-parser",
+        cell("structured.json_schema", S.BROKEN, "content is empty and the answer is in the reasoning: “{…”"),
+        SGLANG,
+    ),
+    "a call lies in the reasoning": (
+        "wrong-reasoning-parser",
+        cell("tools.required", S.BROKEN, "the call came back as reasoning: “{…”"),
+        known(engine="sglang", tool_call_parser="none"),
+    ),
+    "n is more than the slots": (
+        "more-answers-than-slots",
+        cell("chat.n", S.UNSUPPORTED, "HTTP 400: “Field 'n': Value must be between 1 <= value <= 1, but got 3”"),
+        LLAMA,
+    ),
+    "no embeddings": (
+        "embeddings-off",
+        cell("embeddings.basic", S.UNSUPPORTED, "HTTP 501: “… Start it with `--embeddings`”"),
+        LLAMA,
+    ),
+    "arguments without strict": (
+        "arguments-need-strict",
+        cell(
+            "tools.named", S.DEGRADED, "'city' is a required property; vLLM and SGLang enforce … only with strict: true"
+        ),
+        VLLM,
+    ),
+    "the seed is ignored": (
+        "deterministic-inference-off",
+        cell("sampling.seed", S.IGNORED),
+        known(engine="sglang", deterministic="False"),
+    ),
+    "the seed is refused on TPU": (
+        "seed-not-on-tpu",
+        cell("concurrency.isolation", S.UNSUPPORTED, "HTTP 400: “JAX does not support per-request seed.”"),
+        VLLM,
+    ),
+    "guided fields are ignored": (
+        "guided-fields-renamed",
+        cell("structured.legacy_guided", S.SUPPORTED, value="guided_json ignored"),
+        VLLM,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_each_cause_is_recognised_where_it_shows(name):
+    cause, shows, fingerprint = SHOWN[name]
+    assert hits([shows], fingerprint) == {cause: (shows.feature,)}
+
+
+def test_every_cause_of_the_table_has_been_seen():
+    assert {cause for cause, _, _ in SHOWN.values()} == {cause.id for cause in ROOT_CAUSES}
+
+
+@pytest.mark.parametrize("name", [name for name in SHOWN if SHOWN[name][1].kind is Kind.JUDGED])
+@pytest.mark.parametrize("status", [S.SUPPORTED, S.SKIPPED, S.INCONCLUSIVE, S.ERROR])
+def test_a_row_without_a_shortfall_needs_no_explanation(name, status):
+    _, shows, fingerprint = SHOWN[name]
+    assert hits([replace(shows, status=status)], fingerprint) == {}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_another_engine_is_not_explained_by_this_one_s_flags(name):
+    cause, shows, _ = SHOWN[name]
+    assert hits([shows], known(engine="somebody-else")) == (
+        {} if cause != "seed-not-on-tpu" else {cause: (shows.feature,)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("shows", "fingerprint"),
+    [
+        (cell("tools.auto", S.UNSUPPORTED, "refused: HTTP 400: “tools are not for you”"), VLLM),
+        (cell("tools.required", S.IGNORED), known(engine="sglang", tool_call_parser="hermes")),
+        (cell("tools.required", S.IGNORED), known(engine="llama.cpp", template_tools="yes")),
+        (cell("tools.required", S.IGNORED), LLAMA),
+        (cell("prefix_cache.reuse", S.UNSUPPORTED), known(engine="vllm", prefix_caching="True")),
+        (cell("prefix_cache.reported", S.BROKEN, "reports more than there is"), VLLM),
+        (cell("metrics.exposed", S.BROKEN, "HTTP 500"), SGLANG),
+        (cell("chat.n", S.BROKEN, "2 choices instead of 3"), LLAMA),
+        (cell("sampling.seed", S.IGNORED), VLLM),
+        (cell("structured.legacy_guided", S.SUPPORTED, value="guided_json honoured"), VLLM),
+    ],
+)
+def test_what_does_not_show_is_not_guessed(shows, fingerprint):
+    assert hits([shows], fingerprint) == {}
+
+
+def test_one_cause_explains_all_its_rows_and_each_endpoint_has_its_own():
+    rows = ("tools.auto", "tools.required", "tools.stream", "sdk.tools")
+    cells = [cell(row, S.UNSUPPORTED, NO_PARSER, endpoint=name) for name in ("a", "b") for row in rows]
+    assert explain([*cells, cell("chat.n", S.BROKEN, endpoint="a")], {"a": VLLM, "b": VLLM}) == tuple(
+        Hit(cause=next(c for c in ROOT_CAUSES if c.id == "no-tool-parser"), endpoint=name, rows=rows)
+        for name in ("a", "b")
+    )
+
+
+def test_a_finding_that_held_shows_no_cause():
+    held = Finding(check="c", outcome=Outcome.HELD, why=NO_PARSER)
+    assert hits([replace(cell("tools.auto", S.DEGRADED), findings=(held,))], VLLM) == {}
+
+
+def test_the_table_names_real_rows_and_says_where_it_knows_from():
+    assert len({cause.id for cause in ROOT_CAUSES}) == len(ROOT_CAUSES)
+    for cause in ROOT_CAUSES:
+        assert cause.source.startswith("https://")
+        assert len(cause.remedy) <= 300, f"{cause.id}: the report cuts longer remedies"
+        for sign in cause.signs:
+            assert sign.said is not None or sign.fields or sign.engines
+            for pattern in sign.rows:
+                assert features.matching(pattern), pattern
+
+
+def test_decide_shows_one_entry_per_cause_with_all_its_rows_and_the_worst_mark():
+    run = replace(
+        two_endpoints(),
+        causes={f"{row}@tpu": "One flag" for row in ("structured.json_schema", "streaming.usage", "sampling.top_p")},
+        remedies={"sampling.top_p@tpu": "set the flag"},
+    )
+    first, *others = view(run, fake_curl).blockers
+    assert [feature for feature, _ in first.rows] == ["structured.json_schema", "streaming.usage", "sampling.top_p"]
+    assert (first.mark, first.word) == ("❌", "ignored 3/3, broken 1/1, unsupported 1/1")
+    assert first.reason == "One flag (no chunk carried usage)"
+    assert first.remedy == "set the flag"
+    assert [[feature for feature, _ in blocker.rows] for blocker in others] == [
+        ["structured.stream"],
+        ["streaming.frames"],
+    ]
