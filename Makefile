@@ -4,7 +4,9 @@ PY := $(VENV)/bin/python
 UV := $(shell command -v uv 2>/dev/null)
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint goldens docs clean
+LABS := vllm sglang dasllama transformers litellm llamacpp
+
+.PHONY: demo test lint goldens docs clean engine-pages $(LABS:%=lab-%)
 
 demo: $(STAMP)
 	rm -rf demo-run
@@ -24,6 +26,13 @@ goldens: $(STAMP)
 
 docs: $(STAMP)
 	$(PY) -m servecheck.docs
+
+# A real engine: set up if needed, started, probed, stopped. The report is in .lab/runs. See lab/README.md.
+$(LABS:%=lab-%): lab-%: $(STAMP)
+	SERVECHECK_PYTHON=$(abspath $(PY)) lab/run $*
+
+engine-pages: $(STAMP)
+	$(PY) -m lab.pages $(wildcard $(LABS:%=.lab/runs/%))
 
 clean:
 	rm -rf $(VENV) demo-run

@@ -44,10 +44,16 @@ def spliced(place: int, *more: object) -> list[object]:
         pytest.param(PLAIN[:-1], {"one-finish-per-choice": V}, id="no finish"),
         pytest.param(PLAIN[1:], {"role-is-given": V}, id="no role"),
         pytest.param(spliced(2, ROLE), {"role-comes-once-first": V}, id="role twice"),
-        pytest.param(spliced(2, event({}, id="other")), {"id-is-constant": V}, id="another id"),
+        pytest.param(
+            spliced(2, event({}, id="other")), {"id-is-constant": V, "choices-share-the-id": V}, id="another id"
+        ),
         pytest.param(spliced(2, event({}, model="other")), {"model-is-constant": V}, id="another model"),
         pytest.param(spliced(2, event({}, created=1)), {"created-is-constant": V}, id="another time"),
-        pytest.param([{**one, "id": None} for one in PLAIN], {"id-is-constant": V}, id="an id that is never there"),
+        pytest.param(
+            [{**one, "id": None} for one in PLAIN],
+            {"id-is-constant": V, "choices-share-the-id": V},
+            id="an id that is never there",
+        ),
         pytest.param(spliced(2, {"error": {"message": "no"}}), {"no-error-event": V}, id="error event"),
         pytest.param(spliced(2, {"object": "error", "message": "no"}), {"no-error-event": V}, id="flat error event"),
         pytest.param(spliced(2, b'data: {"p": NaN}\n\n'), {"events-are-json": V}, id="NaN"),

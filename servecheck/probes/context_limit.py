@@ -118,7 +118,8 @@ def _unknown(transcript: Transcript, params: ContextLimitParams) -> Finding:
     part, sought = Part(), params.unknown_words
     if isinstance(search, reply.Refusal):
         return part.held(_REFUSED, f"a prompt of {sought} words is refused: {search.what}", search)
-    if isinstance(search, reply.Failure):
+    hung_up = search is not None and search.exchange.ending is Ending.ABORTED
+    if isinstance(search, reply.Failure) and not hung_up:
         return part.violated(_REFUSED, f"a prompt of {sought} words: {search.what}", search)
     took = tokens_at(transcript, "search")
     seen = sent(search)

@@ -1,8 +1,8 @@
 """``n`` gives that many separate answers.
 
 What it does: asks for three answers at temperature 1, whole and streamed, and counts the choices, their indices, their
-texts and their ends. Where all three texts are the same it asks again. Where three are refused it asks for two, since
-some engines give no more answers at once than they have slots.
+texts and their ends. Where all three texts are the same it asks again. Where three are refused it asks for two and
+judges those, since some engines give no more answers at once than they have slots.
 
 Why it matters: voting and ranking over several answers is built on it, and a server that gives one answer to three
 asked for is seldom noticed.
@@ -20,7 +20,7 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
-from servecheck.probes._steps import answer_at, reply_at, sent
+from servecheck.probes._steps import reply_at, sent
 from servecheck.read import reply
 from servecheck.read.text import dig, number, parse, quote, string
 
@@ -29,7 +29,8 @@ __all__ = ["PROBE"]
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/create"
 _COUNT, _INDEX, _DIFFER = "n-gives-that-many-choices", "choices-are-numbered-from-zero", "choices-differ"
 _ENDS, _TEXT, _USAGE = "each-choice-ends-once", "each-choice-has-text", "usage-counts-all-choices"
-_MODES = {"three": Mode.NON_STREAM, "three-stream": Mode.STREAM}
+_LARGE = "n-is-taken-as-large-as-asked"
+_MODES = {"": Mode.NON_STREAM, "-stream": Mode.STREAM}
 
 
 class SeveralChoicesParams(Params):
@@ -44,18 +45,19 @@ class SeveralChoicesParams(Params):
 
 
 async def drive(session: Session, params: SeveralChoicesParams, _: Transcript | None) -> None:
-    """One answer, then several in both modes; again where they are all the same; two where several were refused."""
+    """One answer, then several in both modes; again where they are all the same; two where more are refused."""
     messages: Json = [{"role": "user", "content": params.prompt}]
     base: dict[str, Json] = {"messages": messages, "max_tokens": params.max_tokens, "temperature": 1, "top_p": 1}
     streamed: dict[str, Json] = {"stream": True, "stream_options": {"include_usage": True}}
     await session.chat("one", base)
-    for step, mode in _MODES.items():
-        body: dict[str, Json] = {**base, "n": params.n} | (streamed if mode is Mode.STREAM else {})
-        found = await session.chat(step, body)
-        if _all_same(reply.chat(found)):
-            await session.chat(f"{step}-again", body)
-    if isinstance(reply_at(session.transcript, "three"), reply.Refusal) and params.n > 2:
-        await session.chat("two", {**base, "n": 2})
+    for suffix, mode in _MODES.items():
+        for name, n in (("many", params.n), ("two", 2)):
+            body: dict[str, Json] = {**base, "n": n} | (streamed if mode is Mode.STREAM else {})
+            found = reply.chat(await session.chat(f"{name}{suffix}", body))
+            if _all_same(found):
+                await session.chat(f"{name}{suffix}-again", body)
+            if not isinstance(found, reply.Refusal) or params.n == 2:
+                break
 
 
 def _all_same(answer: reply.Reply | None) -> bool:
@@ -65,22 +67,25 @@ def _all_same(answer: reply.Reply | None) -> bool:
 
 
 def judge(transcript: Transcript, params: SeveralChoicesParams) -> Iterator[Finding]:
-    """Judge both modes by the same rules."""
+    """Judge both modes by the same rules; where only two answers are given at once, judge those."""
     control = reply_at(transcript, "one")
-    for step, mode in _MODES.items():
+    for suffix, mode in _MODES.items():
         part = Part(mode=mode)
-        answer = reply_at(transcript, step)
-        two = answer_at(transcript, "two")
-        if isinstance(answer, reply.Refusal) and isinstance(control, reply.Answer) and two is not None:
-            fewer = f"; {len(two.choices)} came for n 2" if len(two.choices) == 2 else ""
-            yield part.refused(_COUNT, f"n {params.n} is refused: {answer.what}{fewer}", answer, control, two)
-            continue
+        name, wanted, answer = "many", params.n, reply_at(transcript, f"many{suffix}")
+        two = reply_at(transcript, f"two{suffix}")
+        if isinstance(answer, reply.Refusal) and isinstance(two, reply.Answer):
+            why = f"n {params.n} is refused, and n 2 is not: {answer.what}"
+            yield part.refused(_LARGE, why, answer, two)
+            name, wanted, answer = "two", 2, two
+        elif isinstance(answer, reply.Answer):
+            yield part.held(_LARGE, f"n {params.n} is taken", answer)
         missing = part.unless_answered(_COUNT, answer, control)
         if missing is not None:
             yield missing
             continue
         assert isinstance(answer, reply.Answer)
-        yield from _judge(part, answer, reply_at(transcript, f"{step}-again"), control, params)
+        again = reply_at(transcript, f"{name}{suffix}-again")
+        yield from _judge(part, answer, again, control, wanted, params.max_tokens)
 
 
 def _judge(
@@ -88,9 +93,10 @@ def _judge(
     answer: reply.Answer,
     again: reply.Reply | None,
     control: reply.Reply | None,
-    params: SeveralChoicesParams,
+    wanted: int,
+    max_tokens: int,
 ) -> Iterator[Finding]:
-    wanted, choices = params.n, answer.choices
+    choices = answer.choices
     said = f"{len(choices)} choice{'s' if len(choices) != 1 else ''} for n {wanted}"
     indices = _indices(answer)
     streamed, seen = answer.stream is not None, sorted(set(indices))
@@ -113,16 +119,22 @@ def _judge(
         yield part.violated(_TEXT, f"no text in choice {', '.join(map(str, silent))} of {wanted}", answer)
     else:
         yield part.held(_TEXT, f"all {wanted} have text", answer)
+    yield _differ(part, answer, again, wanted)
+    yield from _usage(part, answer, max_tokens)
+
+
+def _differ(part: Part, answer: reply.Answer, again: reply.Reply | None, wanted: int) -> Finding:
     if not _all_same(answer):
-        texts = Counter(choice.reasoning + choice.text for choice in choices)
-        yield part.held(_DIFFER, f"{len(texts)} different texts among {wanted} at temperature 1", answer)
-    elif _all_same(again):
-        why = f"all {wanted} are the same at temperature 1, twice: {quote(answer.first.reasoning + answer.text)}"
-        yield part.violated(_DIFFER, why, answer, *sent(again))
-    else:
-        why = f"all {wanted} were the same once: {quote(answer.first.reasoning + answer.text)}"
-        yield part.undetermined(_DIFFER, why, answer, *sent(again))
-    yield from _usage(part, answer, params)
+        texts = {choice.reasoning + choice.text for choice in answer.choices}
+        return part.held(_DIFFER, f"{len(texts)} different texts among {wanted} at temperature 1", answer)
+    said = quote(answer.first.reasoning + answer.text)
+    if not isinstance(again, reply.Answer):
+        why = f"all {wanted} are the same at temperature 1, and the second look failed: {said}"
+        return part.undetermined(_DIFFER, why, answer, *sent(again))
+    if _all_same(again):
+        why = f"all {wanted} are the same at temperature 1, twice: {said}"
+        return part.violated(_DIFFER, why, answer, again)
+    return part.held(_DIFFER, f"all {wanted} were the same once, and not the second time: {said}", answer, again)
 
 
 def _indices(answer: reply.Answer) -> list[int]:
@@ -162,15 +174,15 @@ def _ends(part: Part, answer: reply.Answer, wanted: int) -> Finding:
     return part.held(_ENDS, f"one finish_reason for each of {wanted}", answer)
 
 
-def _usage(part: Part, answer: reply.Answer, params: SeveralChoicesParams) -> Iterator[Finding]:
+def _usage(part: Part, answer: reply.Answer, max_tokens: int) -> Iterator[Finding]:
     """Judge usage by what is certain: a choice that was cut has max_tokens tokens, any other at least one."""
     made = answer.usage.completion if answer.usage is not None else None
     if made is None:
         return
     cut = sum(choice.finish == "length" for choice in answer.choices)
-    least = cut * params.max_tokens + (len(answer.choices) - cut)
-    most = len(answer.choices) * params.max_tokens
-    said = f"completion_tokens {made}; {cut} of {len(answer.choices)} choices were cut at {params.max_tokens} tokens"
+    least = cut * max_tokens + (len(answer.choices) - cut)
+    most = len(answer.choices) * max_tokens
+    said = f"completion_tokens {made}; {cut} of {len(answer.choices)} choices were cut at {max_tokens} tokens"
     if made < least:
         yield part.violated(_USAGE, f"{said}, so it is at least {least}", answer, least=least, completion_tokens=made)
     elif made > most:
@@ -187,6 +199,12 @@ PROBE = Probe(
             id=_COUNT,
             rule="A reply has as many choices as n asks for.",
             level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_LARGE,
+            rule="The number of answers that n may ask for is not below the one asked for here.",
+            level=Level.SHOULD,
             source=_SOURCE,
         ),
         Check(

@@ -18,7 +18,7 @@ from servecheck.store import CaseEnd
 from servecheck.wire.memory import MemoryTransport
 from servecheck.wire.transport import Transport
 
-__all__ = ["KillMatrix", "Seen", "kill_matrix", "trials_on"]
+__all__ = ["KillMatrix", "Seen", "kill_matrix", "served", "trials_on"]
 
 _ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
 _DEADLINE = 30.0
@@ -155,12 +155,15 @@ def _try(
     probes: Mapping[str, Probe[Params]],
     scenarios: Sequence[Scenario],
 ) -> Seen:
-    # With a key, so that what guards it can be tried; a variant may say that it has none.
-    key = {} if "api_key" in each.config else {"api_key": _KEY}
-    trials = trials_on(each.make(model, **key), probes, scenarios)
+    trials = trials_on(served(each, model), probes, scenarios)
     fault = isinstance(each, Mutant)
     problem = _missed(each, trials) if isinstance(each, Mutant) else _flagged(trials)
     return Seen(probe=name, server=each.id, model=model, fault=fault, problem=problem)
+
+
+def served(each: Mutant | Harmless, model: str) -> ReferenceServer:
+    """Return a fresh server of a variant, with a key, so that what guards it can be tried; some say they have none."""
+    return each.make(model) if "api_key" in each.config else each.make(model, api_key=_KEY)
 
 
 def trials_on(

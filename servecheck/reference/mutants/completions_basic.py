@@ -90,13 +90,13 @@ class Exclamations(ReferenceServer):
         return super().candidates(job, index, prompt, generated) if job.chat else [(encode("!")[0], 0.0)]
 
 
-class FirstPromptOnly(ReferenceServer):
-    """Completes the first prompt of a list and drops the others."""
+class LastPromptOnly(ReferenceServer):
+    """Completes the last prompt of a list and drops the others."""
 
     def completions_job(self, body: Event) -> Job:
         """Keep one."""
         job = super().completions_job(body)
-        return replace(job, prompts=job.prompts[:1])
+        return replace(job, prompts=job.prompts[-1:])
 
 
 class ListsRefused(ReferenceServer):
@@ -159,7 +159,12 @@ MUTANTS = (
         trips=(("completion-is-not-garbage", _V),),
         source="vllm-project/vllm#14126",
     ),
-    Mutant(id="first-prompt-only", server=FirstPromptOnly, trips=(("each-listed-prompt-is-completed", _V),)),
+    Mutant(
+        id="last-prompt-only",
+        server=LastPromptOnly,
+        trips=(("each-listed-prompt-is-completed", _V),),
+        source="openai/openai-python#90",
+    ),
     Mutant(id="lists-refused", server=ListsRefused, trips=(("each-listed-prompt-is-completed", Outcome.REFUSED),)),
 )
 

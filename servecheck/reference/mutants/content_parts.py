@@ -118,7 +118,12 @@ _V = Outcome.VIOLATED
 _ONE, _ALL, _HISTORY = "one-text-part-equals-a-string", "every-text-part-is-read", "parts-work-in-every-role"
 
 MUTANTS = (
-    Mutant(id="parts-refused", server=PartsRefused, trips=((_ONE, Outcome.REFUSED), (_ALL, Outcome.REFUSED))),
+    Mutant(
+        id="parts-refused",
+        server=PartsRefused,
+        trips=((_ONE, Outcome.REFUSED), (_ALL, Outcome.REFUSED)),
+        source="epam/ai-dial-sdk#163",
+    ),
     Mutant(id="parts-printed", server=PartsPrinted, trips=((_ONE, _V), (_ALL, _V), (_HISTORY, _V))),
     Mutant(
         id="parts-lost",

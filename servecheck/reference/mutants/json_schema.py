@@ -241,7 +241,8 @@ class SchemaKills(ReferenceServer):
 
     async def reply_chat(self, request: Request) -> Reply:
         """Die of it."""
-        self.dead = self.dead or _asks_for_schema(self.body_of(request))
+        asked = self.body_of(request).get("response_format")
+        self.dead = self.dead or (isinstance(asked, dict) and asked.get("type") == "json_schema")
         if self.dead:
             raise ApiError("EngineCore encountered an issue", status=500, kind="InternalServerError")
         return await super().reply_chat(request)

@@ -84,14 +84,14 @@ class SystemRefused(ReferenceServer):
         return made
 
 
-class AlternatingOnly(ReferenceServer):
-    """Fails inside on a conversation of more than one turn."""
+class SystemFails(ReferenceServer):
+    """Fails inside on the system role, where the template refuses it."""
 
     def messages_of(self, body: Event) -> list[Event]:
         """Fail."""
         made = super().messages_of(body)
-        if len(made) > 2:
-            raise ApiError("list index out of range", status=500, kind="InternalServerError")
+        if any(message["role"] == "system" for message in made):
+            raise ApiError("Internal Server Error", status=500, kind="InternalServerError")
         return made
 
 
@@ -156,12 +156,37 @@ _SYSTEM_COUNTED, _SYSTEM_READ = "system-message-is-counted", "system-message-rea
 MUTANTS = (
     Mutant(id="last-turns-only", server=LastTurnsOnly, trips=((_COUNTED, _V),)),
     Mutant(id="front-dropped", server=FrontDropped, trips=((_COUNTED, _V),), source="ollama/ollama#4967"),
-    Mutant(id="last-message-only", server=LastMessageOnly, trips=((_COUNTED, _V), (_READ, _V))),
+    Mutant(
+        id="last-message-only",
+        server=LastMessageOnly,
+        trips=((_COUNTED, _V), (_READ, _V)),
+        source="nomic-ai/gpt4all#2602",
+    ),
     Mutant(id="counts-what-it-forgets", server=CountsWhatItForgets, trips=((_READ, _V), (_SYSTEM_READ, _V))),
-    Mutant(id="system-dropped", server=SystemDropped, trips=((_SYSTEM_COUNTED, _V), (_SYSTEM_READ, _V))),
-    Mutant(id="system-counted-not-read", server=SystemCountedNotRead, trips=((_SYSTEM_READ, _V),)),
-    Mutant(id="system-refused", server=SystemRefused, trips=((_SYSTEM_COUNTED, Outcome.REFUSED),)),
-    Mutant(id="fails-on-conversations", server=AlternatingOnly, trips=((_COUNTED, _V),)),
+    Mutant(
+        id="system-dropped",
+        server=SystemDropped,
+        trips=((_SYSTEM_COUNTED, _V), (_SYSTEM_READ, _V)),
+        source="InternLM/lmdeploy#464",
+    ),
+    Mutant(
+        id="system-counted-not-read",
+        server=SystemCountedNotRead,
+        trips=((_SYSTEM_READ, _V),),
+        source="oobabooga/textgen#5803",
+    ),
+    Mutant(
+        id="system-refused",
+        server=SystemRefused,
+        trips=((_SYSTEM_COUNTED, Outcome.REFUSED),),
+        source="huggingface/chat-ui#1386",
+    ),
+    Mutant(
+        id="system-fails",
+        server=SystemFails,
+        trips=((_SYSTEM_COUNTED, _V), (_SYSTEM_READ, _V)),
+        source="sgl-project/sglang#892",
+    ),
 )
 
 HARMLESS = (

@@ -47,6 +47,16 @@ class OneChoiceInStreams(ReferenceServer):
         return replace(job, n=1) if job.stream else job
 
 
+class NRefused(ReferenceServer):
+    """Gives one answer at a time and refuses more."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Refuse two."""
+        if (body.get("n") or 1) > 1:
+            raise ApiError("n must be 1", param="n")
+        return super().chat_job(body)
+
+
 class MoreThanSlotsRefused(ReferenceServer):
     """Gives at most two answers at once and refuses more."""
 
@@ -216,7 +226,7 @@ class OwnSeeds(ReferenceServer):
 
 
 _V, _N = Outcome.VIOLATED, Outcome.NO_EFFECT
-_COUNT = "n-gives-that-many-choices"
+_COUNT, _LARGE = "n-gives-that-many-choices", "n-is-taken-as-large-as-asked"
 _LONG = ("obedient", "babbling", "reasoning")
 
 MUTANTS = (
@@ -228,9 +238,15 @@ MUTANTS = (
     ),
     Mutant(id="one-too-few", server=OneTooFew, trips=((_COUNT, _V),)),
     Mutant(id="one-choice-in-streams", server=OneChoiceInStreams, trips=((_COUNT, _N),)),
-    Mutant(id="more-than-slots-refused", server=MoreThanSlotsRefused, trips=((_COUNT, Outcome.REFUSED),)),
+    Mutant(id="more-than-slots-refused", server=MoreThanSlotsRefused, trips=((_LARGE, Outcome.REFUSED),)),
+    Mutant(id="n-refused", server=NRefused, trips=((_COUNT, Outcome.REFUSED),)),
     Mutant(id="copies", server=Copies, trips=(("choices-differ", _V),), source="vllm-project/vllm#11953"),
-    Mutant(id="all-index-zero", server=AllIndexZero, trips=(("choices-are-numbered-from-zero", _V),)),
+    Mutant(
+        id="all-index-zero",
+        server=AllIndexZero,
+        trips=(("choices-are-numbered-from-zero", _V),),
+        source="BerriAI/litellm#3276",
+    ),
     Mutant(id="index-missing", server=IndexMissing, trips=(("choices-are-numbered-from-zero", _V),)),
     Mutant(id="from-one", server=FromOne, trips=(("choices-are-numbered-from-zero", _V),)),
     Mutant(id="last-finish-lost", server=LastFinishLost, trips=(("each-choice-ends-once", _V),)),
@@ -238,6 +254,7 @@ MUTANTS = (
         id="finish-null-in-whole",
         server=FinishNullInWhole,
         trips=(("each-choice-ends-once", _V),),
+        source="mudler/LocalAI#788",
     ),
     Mutant(id="empty-others", server=EmptyOthers, trips=(("each-choice-has-text", _V),)),
     Mutant(id="usage-of-first", server=UsageOfFirst, trips=(("usage-counts-all-choices", _V),), models=_LONG),

@@ -191,7 +191,7 @@ _ENDS = "stop-string-ends-the-text"
 
 MUTANTS = (
     Mutant(id="stop-ignored", server=StopIgnored, trips=((_ENDS, _N),), source="Blaizzy/mlx-vlm#1044"),
-    Mutant(id="stop-ignored-in-streams", server=StopIgnoredInStreams, trips=((_ENDS, _N),)),
+    Mutant(id="stop-ignored-in-streams", server=StopIgnoredInStreams, trips=((_ENDS, _N),), source="QwenLM/Qwen#1038"),
     Mutant(
         id="stop-ignored-on-completions",
         server=StopIgnoredOnCompletions,
@@ -201,7 +201,7 @@ MUTANTS = (
     Mutant(id="stop-string-form-ignored", server=StopStringFormIgnored, trips=((_ENDS, _V),)),
     Mutant(id="first-stop-only", server=FirstStopOnly, trips=((_ENDS, _V),)),
     Mutant(id="stop-at-token-boundary", server=StopAtTokenBoundary, trips=((_ENDS, _V),)),
-    Mutant(id="stop-included", server=StopIncluded, trips=((_ENDS, _V),)),
+    Mutant(id="stop-included", server=StopIncluded, trips=((_ENDS, _V),), source="vllm-project/vllm#1973"),
     Mutant(
         id="stop-prefix-streamed",
         server=StopPrefixStreamed,
@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(id="text-once-more", server=TextOnceMore, trips=((_ENDS, _V),)),
     Mutant(id="held-text-lost", server=HeldTextLost, trips=((_ENDS, _V),)),
     Mutant(id="stop-says-length", server=StopSaysLength, trips=(("stop-is-the-finish-reason", _V),)),
-    Mutant(id="stop-refused", server=StopRefused, trips=((_ENDS, Outcome.REFUSED),)),
+    Mutant(id="stop-refused", server=StopRefused, trips=((_ENDS, Outcome.REFUSED),), source="smg-project/smg#1524"),
 )
 
 HARMLESS = (

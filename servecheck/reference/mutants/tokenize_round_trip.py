@@ -160,7 +160,7 @@ _V, _R = Outcome.VIOLATED, Outcome.REFUSED
 _OFFERED, _BACK = "text-becomes-tokens", "tokens-give-the-text-back"
 
 MUTANTS = (
-    Mutant(id="no-tokenizer", server=NoTokenizer, trips=((_OFFERED, _R),)),
+    Mutant(id="no-tokenizer", server=NoTokenizer, trips=((_OFFERED, _R),), source="FlashML-org/FreeToken#477"),
     Mutant(id="tokenizer-fails", server=TokenizerFails, trips=((_OFFERED, _V),)),
     Mutant(id="tokens-missing", server=TokensMissing, trips=((_OFFERED, _V),)),
     Mutant(

@@ -1,0 +1,114 @@
+"""``temperature`` moves the answer from one text to many.
+
+What it does: draws the same open question eight times at temperature 2 and four times at temperature 0 (the control).
+Hot draws must differ; cold draws must hardly differ.
+
+Why it matters: a server that is always greedy, or never is, breaks every application that chooses.
+
+How it could be fooled: by a gateway that caches whole replies, which looks like a server that is always greedy; by a
+busy server, where cold draws may part at near-ties, so two cold texts are allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.read import reply
+from servecheck.read.text import quote
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://platform.openai.com/docs/api-reference/chat/create#chat-create-temperature"
+_PART = Part()
+_HOT, _COLD = "hot-answers-vary", "cold-answers-hardly-vary"
+
+
+class SamplingTemperatureParams(Params):
+    """What may be chosen in YAML."""
+
+    prompt: str = Field(default="Tell me something about a place you like.", description="An open question.")
+    max_tokens: int = Field(default=12, ge=4, le=64, description="Tokens per draw.")
+    hot: int = Field(default=8, ge=4, le=64, description="Draws at temperature 2.")
+    cold: int = Field(default=4, ge=3, le=64, description="Draws at temperature 0.")
+
+
+async def drive(session: Session, params: SamplingTemperatureParams, _: Transcript | None) -> None:
+    """Cold draws first, so that all find the prompt cached, then hot ones."""
+    messages: Json = [{"role": "user", "content": params.prompt}]
+    base: dict[str, Json] = {"messages": messages, "max_tokens": params.max_tokens, "top_p": 1}
+    for draw in range(params.cold):
+        await session.chat(f"cold-{draw}", {**base, "temperature": 0})
+    for draw in range(params.hot):
+        await session.chat(f"hot-{draw}", {**base, "temperature": 2})
+
+
+def judge(transcript: Transcript, _: SamplingTemperatureParams) -> Iterator[Finding]:
+    """Judge how many texts the draws are."""
+    hot = [reply.chat(exchange) for exchange in transcript.steps("hot-")]
+    cold = [reply.chat(exchange) for exchange in transcript.steps("cold-")]
+    for check, draws, controls in ((_COLD, cold, hot), (_HOT, hot, cold)):
+        missing = next((found for draw in draws if (found := _PART.unless_answered(check, draw, *controls))), None)
+        if missing is not None:
+            yield missing
+            return
+    hot_texts, cold_texts = _texts(hot), _texts(cold)
+    if not hot_texts or not cold_texts:
+        yield _PART.undetermined(_HOT, "nothing was drawn")
+        return
+    figures = {
+        "hot_texts": len(hot_texts),
+        "hot_draws": len(hot),
+        "cold_texts": len(cold_texts),
+        "cold_draws": len(cold),
+    }
+    said = f"{len(hot_texts)} texts in {len(hot)} draws at temperature 2, {len(cold_texts)} in {len(cold)} at 0"
+    one = quote(next(iter(cold_texts)), 50)
+    if len(hot_texts) > 1:
+        yield _PART.held(_HOT, said, *hot, **figures)
+    elif hot_texts == cold_texts:
+        yield _PART.no_effect(_HOT, f"{said}: always {one}", *hot, *cold, **figures)
+    else:
+        yield _PART.violated(_HOT, f"{said}: hot draws never vary", *hot, *cold, **figures)
+    # Two cold texts are a near-tie that fell both ways; three in four draws are sampling.
+    if len(cold_texts) <= max(2, len(cold) // 2):
+        yield _PART.held(_COLD, said, *cold, **figures)
+    elif len(hot_texts) >= len(hot) - 1:
+        yield _PART.no_effect(_COLD, f"{said}: temperature 0 samples like temperature 2", *cold, *hot, **figures)
+    else:
+        yield _PART.violated(_COLD, f"{said}: temperature 0 does not repeat", *cold, **figures)
+
+
+def _texts(draws: list[reply.Reply]) -> dict[str, None]:
+    answers = [draw for draw in draws if isinstance(draw, reply.Answer)]
+    return dict.fromkeys(answer.first.reasoning + answer.text for answer in answers)
+
+
+PROBE = Probe(
+    id="sampling_temperature",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id=_HOT,
+            rule="Draws of an open question at temperature 2 are not all the same.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_COLD,
+            rule="Draws at temperature 0 are one text, or two that part at a near-tie.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+    ),
+    params=SamplingTemperatureParams,
+    drive=drive,
+    judge=judge,
+    requests=12,
+    prompt_tokens=480,
+    output_tokens=144,
+)
