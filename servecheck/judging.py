@@ -72,8 +72,9 @@ def judge(
     reference: Transcript | None = None,
 ) -> Trial:
     """Judge one recorded case. Trouble that is not the feature's becomes the trial's fault, never a finding."""
-    fault = _fault_before(canaries)
-    sick = _unhealthy_after(transcript, canaries) if fault is None else None
+    alone = probe.despite_sickness
+    fault = None if alone else _fault_before(canaries)
+    sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
     if sick is None:
         fault = fault or _fault_within(transcript, canaries)
     if fault is not None:
@@ -137,7 +138,8 @@ def _kind(exchange: Exchange) -> FaultKind:
 
 def _fault_within(transcript: Transcript, canaries: Canaries) -> Fault | None:
     last = {exchange.step: exchange for exchange in transcript}.values()
-    busy = [exchange for exchange in last if reply.is_overloaded(exchange)]
+    # A health route that says 503 has answered; only work that was put off makes a trial say nothing.
+    busy = [exchange for exchange in last if exchange.method == "POST" and reply.is_overloaded(exchange)]
     if busy:
         tries = busy[0].attempt
         reason = f"overloaded: {_refused(busy[0])} at step {busy[0].step!r}, {tries} times"
@@ -203,7 +205,7 @@ def _trial(
     transcript: Transcript,
 ) -> Trial:
     findings = [finding for finding in raw if isinstance(finding, Finding)]
-    hang = _hang(transcript)
+    hang = None if probe.despite_sickness else _hang(transcript)
     if hang is not None and not any(finding.check == STAYS_HEALTHY.id for finding in findings):
         findings = [hang]
     places = {check.id: place for place, check in enumerate(probe.checks)}
