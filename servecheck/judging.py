@@ -24,6 +24,7 @@ from servecheck.model import (
 )
 from servecheck.probe import Params, Probe
 from servecheck.read import reply
+from servecheck.read.text import seconds
 from servecheck.scenario import Scenario
 from servecheck.verdict import trial_status
 
@@ -99,11 +100,11 @@ def settle_hangs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     if not answered and len(hung) > 1:
         return tuple(trials)
     waited = max(float(finding.measured.get("waited_s") or 0) for trial in hung for finding in trial.findings)
-    note = f"slow first use: no reply within {waited:.0f} s once, then answered"
+    note = f"slow first use: no reply within {seconds(waited)} once, then answered"
     settled = []
     for trial in trials:
         if _hung(trial):
-            reason = note if answered else f"no reply within {waited:.0f} s, and no second look was taken"
+            reason = note if answered else f"no reply within {seconds(waited)}, and no second look was taken"
             settled.append(replace(trial, status=Status.INCONCLUSIVE, reason=reason, findings=()))
         elif trial in answered:
             settled.append(replace(trial, notes=(*trial.notes, note)))
@@ -187,7 +188,7 @@ def _hang(transcript: Transcript) -> Finding | None:
     return Finding(
         check=HANGS_NOT.id,
         outcome=Outcome.VIOLATED,
-        why=f"hang: {got} within {late.ended_at:.0f} s at step {late.step!r}, while a plain request is answered",
+        why=f"hang: {got} within {seconds(late.ended_at)} at step {late.step!r}, while a plain request is answered",
         evidence=(late.id,),
         route=Route.NONE,
         measured={"waited_s": round(late.ended_at, 1)},
