@@ -226,7 +226,8 @@ def _judge_mode(transcript: Transcript, arms: list[_Arm], suffix: str, part: Par
 
 
 def _judge_cut(part: Part, cut: Cut, control: reply.Answer, answer: reply.Reply | None) -> list[Finding]:
-    missing = part.unless_answered(_ENDS, answer, control)
+    sent_as = "a string" if isinstance(cut.sent, str) else "a list"
+    missing = part.unless_answered(_ENDS, answer, control, what=f"stop {quote(cut.stop, 20)} as {sent_as}")
     if missing is not None:
         return [missing]
     assert isinstance(answer, reply.Answer)
