@@ -110,7 +110,11 @@ def run(
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="ID, or NAME=ID for one endpoint.")] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="The endpoint to compare with, or none.")] = None,
     api_key_env: Annotated[
-        list[str] | None, typer.Option("--api-key-env", help="NAME=VARIABLE that holds the key, or NAME=none.")
+        list[str] | None,
+        typer.Option(
+            "--api-key-env",
+            help="VARIABLE that holds the key of every endpoint, or NAME=VARIABLE for one; none sends no key.",
+        ),
     ] = None,
     header: Header = None,
     allow_insecure_key: Annotated[

@@ -227,6 +227,7 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["run", host, "--header", "X-Auth-Token: abc"],
             ["run", host, "--header", "Ocp-Apim-Subscription-Key: abc"],
             ["run", host, "--api-key-env", "gpu=KEY"],
+            ["run", host, "--api-key-env", "sk-abcdef"],
             ["run", f"a={host}", f"b={host}", "--reference", "aa"],
             ["run", host, "--out", "full"],
             ["run", host, "--out", "file"],

@@ -69,7 +69,7 @@ def judge(transcript: Transcript, params: SamplingCutoffParams) -> Iterator[Find
     agreed, wandered, compared = [], [], []
     for place in range(len(params.prompts)):
         greedy, cut, free = (replies.get(f"{arm}-{place}") for arm in ("greedy", "cut", "free"))
-        missing = _PART.unless_answered(check, cut, greedy, free)
+        missing = _PART.unless_answered(check, cut, greedy, free, what=params.parameter)
         if missing is not None:
             yield missing
             return
@@ -99,7 +99,7 @@ def _alone(replies: dict[str, reply.Reply], name: str) -> Iterator[Finding]:
     check, alone, greedy = "cut-off-works-alone", replies.get("alone-0"), replies.get("greedy-0")
     if alone is None:
         return
-    missing = _PART.unless_answered(check, alone, greedy)
+    missing = _PART.unless_answered(check, alone, greedy, what=f"{name} without a temperature")
     sure = _sure(greedy)
     if missing is not None:
         yield missing
