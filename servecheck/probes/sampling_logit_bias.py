@@ -22,7 +22,7 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
-from servecheck.probes._steps import answer_at, reply_at, sent
+from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._token_ids import Piece, ask_telling, learn, pieces, telling, told
 from servecheck.read import reply
 from servecheck.read.text import quote

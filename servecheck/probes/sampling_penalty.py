@@ -39,6 +39,7 @@ _CHAT, _STREAM, _COMPLETIONS = Part(), Part(mode=Mode.STREAM), Part(route=Route.
 _STRONG: dict[str, float] = {"frequency_penalty": 2.0, "presence_penalty": 2.0, "repetition_penalty": 1.8}
 _CONTROLS = 3
 _MIN_REPEATS = 6  # fewer cannot be halved for sure
+_SOME = 3  # repeats that a penalty which divides logits nearly in half cannot leave alone
 _LOOP = 20  # repeats of one word that no frequency or repetition penalty of this strength lets stand
 _LOOPING = "Repeat the word blue again and again, nothing else: blue blue blue blue blue blue"
 _NO = "Say no ten times: no no no no no no"
@@ -55,7 +56,7 @@ class SamplingPenaltyParams(Params):
         default=(_LOOPING, _NO, _SEA), min_length=2, max_length=8, description="Prompts whose answers repeat words."
     )
     completion_prompt: str = Field(
-        default="The sea and the ship and the sea and the ship and the", description="A text that goes on repeating."
+        default="The sea is wide, and the ships on the sea", description="A text to continue."
     )
     max_tokens: int = Field(default=48, ge=24, le=256, description="Tokens of each answer.")
 
@@ -95,18 +96,19 @@ async def drive(session: Session, params: SamplingPenaltyParams, _: Transcript |
                 exchange = await session.chat(step, asked)
             if isinstance(reply.chat(exchange), reply.Refusal) and "ignore_eos" in base:
                 base.pop("ignore_eos")
-                asked.pop("ignore_eos")
+                asked = {**base, "messages": asked["messages"]}
                 await session.chat(step, asked)
         await session.chat(f"penalty-{place}", {**asked, **extra, **penalty})
-    place = _shown(session.transcript, params)
-    if place is None:
+    moved = _shown(session.transcript, params)
+    if moved is None:
         if params.parameter == "presence_penalty":
-            first: dict[str, Json] = {**base, "messages": [{"role": "user", "content": params.prompts[-1]}]}
-            await session.chat("frequency", {**first, **extra, "frequency_penalty": _STRONG["frequency_penalty"]})
+            loop = params.prompts[int(_loopiest(session.transcript, params).split("-")[1])]
+            asked = {**base, "messages": [{"role": "user", "content": loop}]}
+            await session.chat("frequency", {**asked, **extra, "frequency_penalty": _STRONG["frequency_penalty"]})
         return
-    again: dict[str, Json] = {**base, "messages": [{"role": "user", "content": params.prompts[place]}]}
+    again: dict[str, Json] = {**base, "messages": [{"role": "user", "content": params.prompts[moved]}]}
     await session.chat("penalty-stream", {**again, **extra, **penalty, "stream": True})
-    text: dict[str, Json] = {**base, "prompt": params.completion_prompt}
+    text: dict[str, Json] = {**base, "prompt": params.completion_prompt, **({"logprobs": 5} if extra else {})}
     for number in range(2):
         await session.post(f"completions-control-{number}", "/completions", text)
     await session.post("completions-penalty", "/completions", {**text, **penalty})
@@ -160,20 +162,20 @@ def judge(transcript: Transcript, params: SamplingPenaltyParams) -> Iterator[Fin
         found = reply_at(transcript, f"penalty-{place}")
         controls = [reply_at(transcript, f"control-{place}-{number}") for number in range(_CONTROLS)]
         missing = _CHAT.unless_answered(_LESS, found, *controls)
-        sick = next((control for control in controls if not isinstance(control, reply.Answer)), None)
         if missing is not None:
             yield missing
             return
-        if sick is not None:
-            what = sick.what if isinstance(sick, reply.Refusal | reply.Failure) else "it was not sent"
-            yield _CHAT.undetermined(_LESS, f"a control without the penalty was not answered: {what}", *sent(sick))
+        sick = [control for control in controls if not isinstance(control, reply.Answer)]
+        if sick:
+            what = next((control.what for control in sick if control is not None), "it was not sent")
+            yield _CHAT.undetermined(_LESS, f"a control without the penalty was not answered: {what}", *sent(*sick))
             return
     all_seen = [_of_prompt(transcript, params, place) for place in range(len(params.prompts))]
     prompts = [seen for seen in all_seen if seen is not None]
     yield _together(transcript, params, prompts)
-    place = _shown(transcript, params)
-    if place is not None:
-        yield from _elsewhere(transcript, params, place)
+    moved = _shown(transcript, params)
+    if moved is not None:
+        yield from _elsewhere(transcript, params, moved)
 
 
 def _together(transcript: Transcript, params: SamplingPenaltyParams, prompts: Sequence[Seen]) -> Finding:
@@ -187,25 +189,27 @@ def _together(transcript: Transcript, params: SamplingPenaltyParams, prompts: Se
             return finding(_LESS, best.why, *best.replies, **figures)
     if by_effect[Effect.UNMOVED]:
         return _CHAT.no_effect(_LESS, by_effect[Effect.UNMOVED][0].why, *replies, **figures)
-    unmoved, unclear = by_effect[Effect.NONE], by_effect[Effect.UNCLEAR]
-    frequency = reply_at(transcript, "frequency")
-    if unmoved and not unclear and isinstance(frequency, reply.Answer):
-        last = f"control-{len(params.prompts) - 1}-0"
-        control = answer_at(transcript, last)
-        if control is not None and _said(frequency) == _said(control):
-            why = f"{unmoved[0].why}: the same text on every prompt, and with frequency_penalty 2 too"
-            return _CHAT.no_effect(_LESS, why, *replies, frequency, **figures)
-    one = (unclear or unmoved or [None])[0]
-    why = f"{one.why if one else 'nothing was compared'}; this text need not have moved"
-    return _CHAT.undetermined(_LESS, why if not unclear else unclear[0].why, *replies, **figures)
+    if by_effect[Effect.UNCLEAR]:
+        return _CHAT.undetermined(_LESS, by_effect[Effect.UNCLEAR][0].why, *replies, **figures)
+    why = f"{prompts[0].why}: the same text on every prompt"
+    frequency, control = reply_at(transcript, "frequency"), answer_at(transcript, _loopiest(transcript, params))
+    if isinstance(frequency, reply.Answer) and control is not None and _said(frequency) == _said(control):
+        return _CHAT.no_effect(_LESS, f"{why}, and with frequency_penalty 2 too", *replies, frequency, **figures)
+    return _CHAT.undetermined(_LESS, f"{why}, none of which need have moved", *replies, *sent(frequency), **figures)
+
+
+def _loopiest(transcript: Transcript, params: SamplingPenaltyParams) -> str:
+    """Return the control whose text repeats itself most."""
+    steps = [f"control-{place}-0" for place in range(len(params.prompts))]
+    answers = [(answer_at(transcript, step), step) for step in steps]
+    return max((_repeats(_said(answer)) if answer is not None else 0, step) for answer, step in answers)[1]
 
 
 def _elsewhere(transcript: Transcript, params: SamplingPenaltyParams, place: int) -> Iterator[Finding]:
     """Judge the stream of a prompt that the penalty moved when it was not streamed, and the completions route."""
-    plain, controls = (
-        reply_at(transcript, f"penalty-{place}"),
-        [found for number in range(_CONTROLS) if (found := answer_at(transcript, f"control-{place}-{number}"))],
-    )
+    steps = [f"control-{place}-{number}" for number in range(_CONTROLS)]
+    controls = [found for step in steps if (found := answer_at(transcript, step)) is not None]
+    plain = reply_at(transcript, f"penalty-{place}")
     streamed = reply_at(transcript, "penalty-stream")
     missing = _STREAM.unless_answered(_LESS, streamed, plain, *controls)
     if missing is not None:
@@ -246,7 +250,7 @@ def _had_to_move(control: reply.Answer, parameter: str) -> str:
         return f"{quote(word, 20)} is in it {most} times"
     if parameter == "repetition_penalty":
         repeats = _repeats(_said(control))
-        return f"{repeats} words repeat" if repeats >= _MIN_REPEATS else ""
+        return f"it repeats {repeats} words" if repeats >= _SOME else ""
     return _rival(tokens(control), _STRONG[parameter], each=parameter == "frequency_penalty")
 
 
@@ -276,13 +280,14 @@ def _parts_at_a_tie(control: reply.Answer, text: str) -> str:
     """
     own = _said(control)
     at = next((place for place, pair in enumerate(zip(own, text, strict=False)) if pair[0] != pair[1]), len(own))
-    said, before = "", set[str]()
+    end, before = 0, set[str]()
     for token in tokens(control):
-        begun = own.find(token.text, max(0, len(said) - 1)) if not said else len(said)
-        if begun <= at < begun + len(token.text) or len(said) > at:
+        if not token.text or not own.startswith(token.text, end):
+            continue  # a tag around a thought, or an end token: not seen in the text
+        end += len(token.text)
+        if at < end:
             near = token.gap is not None and token.gap <= NEAR_TIE and token.text not in before
             return f"{quote(token.text, 20)} with a rival at {token.gap:.2f} nat" if near else ""
-        said += token.text
         before.add(token.text)
     return ""
 

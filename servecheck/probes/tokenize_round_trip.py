@@ -46,10 +46,10 @@ class TokenizeParams(Params):
 
 async def drive(session: Session, params: TokenizeParams, _: Transcript | None) -> None:
     """Tokenize, compare with usage, detokenize; then the same for a chat."""
-    (_, plain), (_, content), *_ = dialects(params.text, special=True)
-    await session.post_server("tokenize", "/tokenize", plain)
+    plain, content = dialects(params.text, special=True)[:2]
+    await session.post_server("tokenize", "/tokenize", plain[1])
     if _tokens(session.transcript, "tokenize") == []:
-        await session.post_server("tokenize-content", "/tokenize", content)
+        await session.post_server("tokenize-content", "/tokenize", content[1])
     found = _found(session.transcript)
     tokens = _tokens(session.transcript, found.step) if found is not None else None
     if not tokens:
