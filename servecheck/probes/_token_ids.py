@@ -16,7 +16,9 @@ from servecheck.read.text import dig, number
 
 __all__ = ["Piece", "ask_telling", "dialects", "ids_at", "learn", "listed_ids", "pieces", "telling", "told"]
 
-_TELLS: dict[str, Json] = {"logprobs": True, "top_logprobs": 2, "return_token_ids": True}
+_IDS: dict[str, Json] = {"return_token_ids": True}
+_CHAT_LOGPROBS: dict[str, Json] = {"logprobs": True, "top_logprobs": 2}
+_TEXT_LOGPROBS: dict[str, Json] = {"logprobs": 2}
 _NO_ROUTE = (404, 405, 501)
 
 
@@ -39,13 +41,16 @@ class Piece:
         return (self.text or "").strip().isalpha()
 
 
-async def ask_telling(session: Session, step: str, body: dict[str, Json]) -> Exchange:
-    """Ask a chat with all that tells its tokens, and again with less where that is refused."""
-    exchange = await session.chat(step, {**body, **_TELLS})
-    for names in (("logprobs", "top_logprobs"), ()):
-        if not isinstance(reply.chat(exchange), reply.Refusal):
+async def ask_telling(
+    session: Session, step: str, body: dict[str, Json], *, path: str = "/chat/completions"
+) -> Exchange:
+    """Ask with all that tells the tokens of the answer, and again with less where that is refused."""
+    logprobs = _CHAT_LOGPROBS if path == "/chat/completions" else _TEXT_LOGPROBS
+    exchange = await session.post(step, path, {**body, **logprobs, **_IDS})
+    for fewer in (logprobs, dict[str, Json]()):
+        if not isinstance(reply.completion(exchange), reply.Refusal):
             break
-        exchange = await session.chat(step, {**body, **{name: _TELLS[name] for name in names}})
+        exchange = await session.post(step, path, {**body, **fewer})
     return exchange
 
 
@@ -53,7 +58,9 @@ def telling(transcript: Transcript, control: str) -> dict[str, Json]:
     """Return the fields that the server took with the control, to be sent with what is compared with it."""
     exchange = transcript.get(control)
     request = exchange.request if exchange is not None else None
-    return {name: value for name, value in _TELLS.items() if isinstance(request, dict) and name in request}
+    if not isinstance(request, dict):
+        return {}
+    return {name: value for name, value in request.items() if name in _IDS or name in _CHAT_LOGPROBS}
 
 
 def pieces(answer: reply.Answer) -> tuple[Piece, ...]:
