@@ -2,7 +2,8 @@
 
 What it does: for several prompts, takes the greedy answer with logprobs, then draws at temperature 2 with the cut-off
 and without it (the control, which must wander off); once streamed, and once with the cut-off alone, as applications
-send it; the same with other prompts on the completions route. Compares with the greedy text up to the first near-tie, where either of two tokens is right.
+send it; the same with other prompts on the completions route. Compares with the greedy text up to the first near-tie,
+where either of two tokens is right.
 
 Why it matters: TPU back ends are reported to drop ``min_p`` with a 200; text then gets worse and nothing says why.
 
@@ -17,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
+from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import reply_at
@@ -98,8 +99,11 @@ def judge(transcript: Transcript, params: SamplingCutoffParams) -> Iterator[Find
     replies = {exchange.step: reply_at(transcript, exchange.step) for exchange in transcript}
     for arm in _ARMS:
         if arm.route is Route.CHAT or isinstance(replies.get(f"{arm.prefix}greedy-0"), reply.Answer):
-            yield from _judge_arm(transcript, replies, params, arm)
-    yield from _alone(replies, params.parameter)
+            found = list(_judge_arm(transcript, replies, params, arm))
+            yield from found
+            if arm.route is Route.CHAT:
+                ignored = any(finding.outcome is Outcome.NO_EFFECT for finding in found)
+                yield from _alone(replies, params.parameter, ignored=ignored)
 
 
 def _judge_arm(
@@ -152,7 +156,7 @@ def _streamed(replies: dict[str, reply.Reply | None], name: str) -> Iterator[Fin
         yield outcome(_CUT, why, streamed, greedy or streamed)
 
 
-def _alone(replies: dict[str, reply.Reply | None], name: str) -> Iterator[Finding]:
+def _alone(replies: dict[str, reply.Reply | None], name: str, *, ignored: bool) -> Iterator[Finding]:
     check, alone, greedy = _ALONE, replies.get("alone-0"), replies.get("greedy-0")
     if alone is None:
         return
@@ -163,7 +167,8 @@ def _alone(replies: dict[str, reply.Reply | None], name: str) -> Iterator[Findin
     elif len(sure) >= _MIN_CHARACTERS and isinstance(alone, reply.Answer):
         agrees = _agrees(_said(alone), sure)
         why = f"with nothing but {name} the answer is {quote(_said(alone), 50)}, greedy is sure of {quote(sure, 50)}"
-        yield (_PART.held if agrees else _PART.violated)(check, why, alone, greedy or alone)
+        shortfall = _PART.no_effect if ignored else _PART.violated
+        yield (_PART.held if agrees else shortfall)(check, why, alone, greedy or alone)
 
 
 def _sure(greedy: reply.Reply | None) -> str:
