@@ -181,7 +181,8 @@ def misspelt(entries: Sequence[Entry], answer: Answer) -> str:
     if not text:
         return ""
     if at < 0:
-        return why
+        # A token that is a part of a character has no text of its own; without bytes nothing can be put together.
+        return "" if "\ufffd" in said and all(entry.data is None for entry in entries) else why
     before, after = said[:at], said[at + len(text) :]
     if answer.first.reasoning and answer.text.strip():
         before = ""
