@@ -126,7 +126,13 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         remedy="vLLM and SGLang: --reasoning-parser NAME, with the parser of the model; llama.cpp: --reasoning-format "
         "deepseek. Without one the thinking and its tags stay in the content.",
         source="https://docs.vllm.ai/en/latest/features/reasoning_outputs/",
-        signs=(Sign(rows=("reasoning.*",), said=_said(r"content holds marks of thinking|answer begins with marks")),),
+        signs=(
+            Sign(
+                rows=("reasoning.*",),
+                engines=_VLLM | _SGLANG | _LLAMA,
+                said=_said(r"content holds marks of thinking"),
+            ),
+        ),
     ),
     RootCause(
         id="no-tool-parser",
