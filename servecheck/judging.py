@@ -15,9 +15,11 @@ from servecheck.model import (
     FaultKind,
     Finding,
     Level,
+    NotApplicable,
     Observed,
     Outcome,
     Route,
+    SkipCode,
     Status,
     Transcript,
     Trial,
@@ -80,7 +82,7 @@ def judge(
     if fault is not None:
         return Trial(case=case, status=Status.ERROR, reason=fault.reason, fault=fault)
     if sick is not None:
-        raw: list[Finding | Observed] = [sick]
+        raw: list[Finding | Observed | NotApplicable] = [sick]
     else:
         raw = list(probe.judge(transcript, scenario.params))
         if probe.contrast is not None and reference is not None:
@@ -201,7 +203,7 @@ def _trial(
     case: Case,
     scenario: Scenario,
     probe: Probe[Params],
-    raw: Sequence[Finding | Observed],
+    raw: Sequence[Finding | Observed | NotApplicable],
     transcript: Transcript,
 ) -> Trial:
     findings = [finding for finding in raw if isinstance(finding, Finding)]
@@ -216,6 +218,10 @@ def _trial(
     observed = tuple(item for item in raw if isinstance(item, Observed))
     if observed and not levelled:
         return Trial(case=case, status=Status.SUPPORTED, reason=observed[0].why, observed=observed)
+    senseless = next((item for item in raw if isinstance(item, NotApplicable)), None)
+    if senseless is not None and not levelled:  # a finding says that there was something to judge
+        skip = SkipCode.NOT_APPLICABLE
+        return Trial(case=case, status=Status.SKIPPED, reason=senseless.why, skip_code=skip)
     status, reason = trial_status(levelled)
     return Trial(case=case, status=status, reason=reason, findings=levelled, observed=observed)
 

@@ -121,6 +121,20 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="no-reasoning-parser",
+        title="no reasoning parser is set",
+        remedy="vLLM and SGLang: --reasoning-parser NAME, with the parser of the model; llama.cpp: --reasoning-format "
+        "deepseek. Without one the thinking and its tags stay in the content.",
+        source="https://docs.vllm.ai/en/latest/features/reasoning_outputs/",
+        signs=(
+            Sign(
+                rows=("reasoning.*",),
+                engines=_VLLM | _SGLANG | _LLAMA,
+                said=_said(r"content holds marks of thinking"),
+            ),
+        ),
+    ),
+    RootCause(
         id="no-tool-parser",
         title="no tool parser is set",
         remedy="vLLM: --enable-auto-tool-choice --tool-call-parser NAME; SGLang: --tool-call-parser NAME, with the "

@@ -101,6 +101,16 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("tools.required", S.BROKEN, "the call came back as reasoning: “{…”"),
         known(engine="sglang", tool_call_parser="none"),
     ),
+    "a short answer lies in the reasoning": (
+        "wrong-reasoning-parser",
+        cell("reasoning.split", S.BROKEN, "content is empty and the answer is in the reasoning, in 5 of 5 replies"),
+        SGLANG,
+    ),
+    "tags are in the content": (
+        "no-reasoning-parser",
+        cell("reasoning.split", S.BROKEN, "the content holds marks of thinking (</think>): “5 it is.</think>5”"),
+        LLAMA,
+    ),
     "n is more than the slots": (
         "more-answers-than-slots",
         cell("chat.n", S.UNSUPPORTED, "HTTP 400: “Field 'n': Value must be between 1 <= value <= 1, but got 3”"),

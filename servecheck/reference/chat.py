@@ -168,7 +168,9 @@ class ChatRoutes(Base):
         return {"function": {"name": function["name"], "arguments": arguments}}
 
     def thinking_of(self, body: Event) -> bool:
-        """Return whether the model may think first (``chat_template_kwargs.enable_thinking``)."""
+        """Return whether the model may think first (``chat_template_kwargs.enable_thinking``, ``reasoning_effort``)."""
+        if fields.text(body, "reasoning_effort") == "none":
+            return False
         return fields.boolean(fields.mapping(body, "chat_template_kwargs"), "enable_thinking", default=True)
 
     def tools_of(self, body: Event) -> Toolbox:

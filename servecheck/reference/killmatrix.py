@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from servecheck import plan as plans
-from servecheck.model import Endpoint, Exchange, Json, Outcome, Status, Trial
+from servecheck.model import Endpoint, Exchange, Json, Outcome, SkipCode, Status, Trial
 from servecheck.probe import Params, Probe
 from servecheck.reference import mutants, virtual
 from servecheck.reference.mutants import Harmless, Mutant
@@ -216,5 +216,7 @@ def _flagged(trials: Sequence[Trial]) -> str:
         for finding in trial.findings
         if finding.outcome is not Outcome.HELD
     ]
-    wrong += [trial.reason for trial in trials if trial.fault is not None or trial.status is Status.SKIPPED]
+    # A row that makes no sense with a model, such as reasoning with one that does not, is rightly left out.
+    left_out = (trial for trial in trials if trial.skip_code != SkipCode.NOT_APPLICABLE)
+    wrong += [trial.reason for trial in left_out if trial.fault is not None or trial.status is Status.SKIPPED]
     return "; ".join(wrong) if trials else "no trial"
