@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from servecheck.model import Ending, Exchange, Json, Outcome
-from servecheck.probes.json_schema import PROBE, JsonSchemaParams, with_nonce
+from servecheck.probes._schemas import with_nonce
+from servecheck.probes.json_schema import PROBE, JsonSchemaParams
 from tests.exchanges import answer, exchange, outcomes, refusal, transcript, whys
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
