@@ -22,6 +22,7 @@ __all__ = [
     "judge_schema",
     "latest",
     "looks_like_json",
+    "may_become",
     "more_room",
     "response_format",
     "schema_of",
@@ -146,7 +147,8 @@ def may_become(text: str, schema: Json) -> bool:
     if text and not text.startswith("[" if dig(schema, "type") == "array" else "{"):
         return False
     keys = _required(schema)
-    if not keys or len(text.strip("{ \r\n\t")) < 3:  # a brace and a quotation mark
+    begun = text.strip("{ \r\n\t")
+    if not keys or any(json.dumps(key).startswith(begun) for key in keys):
         return True
     for key in keys:
         found = re.search(rf'{re.escape(json.dumps(key))}\s*(?::\s*"([^"]*))?', text)
