@@ -11,6 +11,7 @@ import jsonschema
 from servecheck.model import Finding, Json
 from servecheck.probes._findings import Part
 from servecheck.read import reply
+from servecheck.read.partial import json_fault
 from servecheck.read.text import dig, parse, quote
 
 __all__ = [
@@ -86,7 +87,7 @@ def more_room(answer: reply.Reply, max_tokens: int) -> int | None:
     """Return the room for a second look at an answer that was cut before it fitted, ``None`` where none is needed."""
     if not isinstance(answer, reply.Answer) or answer.finish != "length" or not faults(answer.text, schema_of(answer)):
         return None
-    return max(max_tokens, ROOM_TO_THINK) if thought_too_long(answer) else max_tokens
+    return max(max_tokens, ROOM_TO_THINK) if thought(answer) else max_tokens
 
 
 def latest(*looks: reply.Reply | None) -> reply.Reply | None:
@@ -141,6 +142,8 @@ def cut_short(answer: reply.Answer, schema: Json) -> bool:
 
 def may_become(text: str, schema: Json) -> bool:
     """Tell whether a text that was cut opens as an instance of the schema must."""
+    if json_fault(text):
+        return False
     # Letters written as escapes are the same letters; an escape that was cut in two goes with the cut.
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text.lstrip())
     text = re.sub(r"\\(?:u[0-9a-fA-F]{0,3})?$", "", text)
