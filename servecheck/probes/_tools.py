@@ -25,6 +25,7 @@ __all__ = [
     "fault_of",
     "function_of",
     "holds_whole_call",
+    "imitated",
     "judge_forced",
     "judge_ids",
     "last_look",
@@ -77,6 +78,11 @@ def written(session: Session, text: str) -> dict[str, Json]:
     return {"structured_outputs": {"choice": [text]}}
 
 
+def imitated(asked: Sequence[Json], markup: str) -> list[Json]:
+    """Return two earlier turns in which the same was asked, and answered with this text."""
+    return [*asked, {"role": "assistant", "content": markup}] * 2
+
+
 # --------------------------------------------------------------------------- what came back
 
 
@@ -94,8 +100,9 @@ def markup_of(found: reply.Reply | None) -> str:
         return ""
     tokens = "".join(string(dig(entry, "token")) for entry in found.first.logprobs)
     text = _END_TOKENS.sub("", tokens.rpartition(_THOUGHT_ENDS)[2]).strip()
-    names = [call.name for call in found.first.tool_calls if call.name]
-    return text if len(names) == 1 and names[0] in text else ""
+    offered = dig(found.exchange.request, "tools")
+    names = [string(dig(tool, "function", "name")) for tool in offered] if isinstance(offered, list) else []
+    return text if len(found.first.tool_calls) == 1 and any(name and name in text for name in names) else ""
 
 
 def function_of(answer: reply.Answer, place: int = 0) -> Json:
