@@ -42,6 +42,7 @@ __all__ = [
 SMALL_TALK = "Good morning! How are you today?"
 ROOM_TO_THINK = 1024  # tokens; a thought that ends takes a few hundred, and every served context holds as many
 _BRACES = 64  # a call opens with one of the first braces; a hostile reply may hold a million
+_OPENINGS = ("<", "{", "[")  # every format that a parser knows opens a call with one of them
 _THOUGHT_ENDS = "</think>"
 _END_TOKENS = re.compile(r"(?:<\|[^|<>]*\|>|</s>|<eos>|<end_of_turn>|\s)+\Z")
 
@@ -94,7 +95,7 @@ def calls_of(found: reply.Reply | None) -> tuple[reply.ToolCall, ...]:
 def markup_of(found: reply.Reply | None) -> str:
     """Return the call of an answer as the model wrote it, read from the logprobs of its tokens; empty where unknown.
 
-    A thought before it and end tokens behind it are left out.
+    A thought before it and end tokens behind it are left out. An answer that says something else first tells nothing.
     """
     if not isinstance(found, reply.Answer) or found.finish == "length":
         return ""
@@ -102,7 +103,8 @@ def markup_of(found: reply.Reply | None) -> str:
     text = _END_TOKENS.sub("", tokens.rpartition(_THOUGHT_ENDS)[2]).strip()
     offered = dig(found.exchange.request, "tools")
     names = [string(dig(tool, "function", "name")) for tool in offered] if isinstance(offered, list) else []
-    return text if len(found.first.tool_calls) == 1 and any(name and name in text for name in names) else ""
+    alone = text.startswith(_OPENINGS) and len(found.first.tool_calls) == 1
+    return text if alone and any(name and name in text for name in names) else ""
 
 
 def function_of(answer: reply.Answer, place: int = 0) -> Json:
@@ -270,8 +272,7 @@ def _no_call(check: str, part: Part, answer: reply.Answer, control: reply.Reply 
         if name and name in text and (answer.finish != "length" or holds_whole_call(text, name)):
             return part.violated(check, f"the call came back as {where}: {quote(text)}", answer)
     seen = quote(answer.text)
-    # A call opens with a brace, a bracket or a tag, in every format that a parser knows.
-    opened = answer.text.lstrip().startswith(("{", "[", "<")) or (name and name in answer.text)
+    opened = answer.text.lstrip().startswith(_OPENINGS) or (name and name in answer.text)
     if answer.finish == "length" and opened:
         return part.undetermined(check, f"the call was cut by max_tokens twice, and is shown as text: {seen}", answer)
     if answer.finish == "length" and not answer.text.strip():
