@@ -160,7 +160,9 @@ def _leak(
 ) -> reply.Answer | None:
     """Return an answer that shows a call as text although the server's own format was kept."""
     if isinstance(forced, reply.Answer) and not calls_of(forced) and forced.finish != "length":
-        if any(holds_whole_call(text, name) for text in (forced.text, forced.first.reasoning)):
+        said = (forced.text, forced.first.reasoning)
+        whole = [text for text in said if holds_whole_call(text, name)]
+        if whole:
             return forced
     markup = "".join(_markup(transcript).split())
     for way in _FREE:
