@@ -13,13 +13,13 @@ application that is as good as honoured.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from pydantic import Field
 
 from servecheck.model import Exchange, Json, Observed, Transcript
 from servecheck.probe import Params, Probe, Session
+from servecheck.probes._dialects import word_in, word_of
 from servecheck.probes._schemas import NONCE_SCHEMA, PULL_AWAY, ROOM_TO_THINK, latest, thought_too_long, with_nonce
 from servecheck.probes._steps import reply_at
 from servecheck.probes._values import observed, unknown
@@ -28,7 +28,6 @@ from servecheck.read.text import quote
 
 __all__ = ["PROBE"]
 
-_WORD = re.compile(rb"w7[a-z]{10}")
 _FIELDS = ("guided_json", "guided_choice", "guided_regex")
 
 
@@ -52,7 +51,7 @@ async def drive(session: Session, params: LegacyGuidedParams, _: Transcript | No
     await session.chat("control", base)
     for field in _FIELDS:
         for step in (field, f"{field}-again"):
-            body = {**base, field: _value(field, f"w7{session.nonce(10)}")}
+            body = {**base, field: _value(field, word_of(session.nonce(10)))}
             if not thought_too_long(reply.chat(await session.chat(step, body))):
                 break
             base["max_tokens"] = max(params.max_tokens, ROOM_TO_THINK)
@@ -87,8 +86,8 @@ def _said(look: reply.Reply | None) -> tuple[str, str]:
         return "failed", look.what
     if thought_too_long(look):
         return "", "max_tokens went into the reasoning"
-    found = _WORD.search(look.exchange.request_body)
-    honoured = found is not None and found.group().decode()[:6] in look.text
+    word = word_in(look.exchange)
+    honoured = bool(word) and word[:6] in look.text  # an answer that was cut begins with the word all the same
     return ("honoured" if honoured else "ignored"), quote(look.text, 60)
 
 

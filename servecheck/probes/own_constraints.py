@@ -15,16 +15,14 @@ a dialect which is not tried here looks ignored.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Exchange, Finding, Fingerprint, Json, Level, Mode, Outcome, Transcript
+from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Transcript
 from servecheck.probe import Params, Probe, Session
+from servecheck.probes._dialects import TAG, Body, Dialect, Kind, allowed, dialects, word_in, word_of
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import PULL_AWAY, ROOM_TO_THINK, latest, thought, thought_too_long
 from servecheck.probes._steps import reply_at
@@ -41,11 +39,6 @@ _ARMS: dict[str, dict[str, Json]] = {
     "sampled": {"temperature": 1, "top_p": 1},
     "stream": {**_GREEDY, "stream": True},
 }
-_WORD = re.compile(rb"w7[a-z]{10}")
-_OPEN, _CLOSE = "<code>", "</code>"
-
-Kind = Literal["regex", "choice", "grammar", "structural_tag"]
-Body = dict[str, Json]
 
 
 class OwnConstraintsParams(Params):
@@ -56,92 +49,6 @@ class OwnConstraintsParams(Params):
     max_tokens: int = Field(default=64, ge=16, le=4096, description="Room for the answer; 9 to 26 tokens were used.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dialect:
-    """One way to write a constraint: what it is called, the engines whose own way it is, and its fields."""
-
-    name: str
-    engines: tuple[str, ...]
-    fields: Callable[[str], Body]
-
-
-def _grammar(word: str) -> str:
-    return f'root ::= "{word}-" way\nway ::= "north" | "south"\n'
-
-
-def _tag(word: str) -> Body:
-    schema: Json = {
-        "type": "object",
-        "properties": {"value": {"type": "string", "enum": [word]}},
-        "required": ["value"],
-        "additionalProperties": False,
-    }
-    content: Json = {"type": "json_schema", "json_schema": schema}
-    tag: Json = {"type": "tag", "begin": _OPEN, "content": content, "end": _CLOSE}
-    return {"type": "structural_tag", "format": tag}
-
-
-def _regex(word: str) -> str:
-    return f"{word}-[0-9]{{3}}"
-
-
-def _ways(word: str) -> Json:
-    return [f"{word}-north", f"{word}-south"]
-
-
-_VLLM, _SGLANG, _LLAMA = ("vllm",), ("sglang", "sgl-jax"), ("llama.cpp",)
-_DIALECTS: dict[str, tuple[_Dialect, ...]] = {
-    "regex": (
-        _Dialect(
-            name="structured_outputs.regex",
-            engines=_VLLM,
-            fields=lambda w: {"structured_outputs": {"regex": _regex(w)}},
-        ),
-        _Dialect(name="regex", engines=_SGLANG, fields=lambda w: {"regex": _regex(w)}),
-    ),
-    "choice": (
-        _Dialect(
-            name="structured_outputs.choice",
-            engines=_VLLM,
-            fields=lambda w: {"structured_outputs": {"choice": _ways(w)}},
-        ),
-        _Dialect(name="regex of alternatives", engines=_SGLANG, fields=lambda w: {"regex": f"({w}-north|{w}-south)"}),
-        _Dialect(
-            name="grammar of alternatives",
-            engines=_LLAMA,
-            fields=lambda w: {"grammar": f'root ::= "{w}-north" | "{w}-south"\n'},
-        ),
-    ),
-    "grammar": (
-        _Dialect(
-            name="structured_outputs.grammar",
-            engines=_VLLM,
-            fields=lambda w: {"structured_outputs": {"grammar": _grammar(w)}},
-        ),
-        _Dialect(name="ebnf", engines=_SGLANG, fields=lambda w: {"ebnf": _grammar(w)}),
-        _Dialect(name="grammar", engines=_LLAMA, fields=lambda w: {"grammar": _grammar(w)}),
-    ),
-    "structural_tag": (
-        _Dialect(
-            name="response_format structural_tag",
-            engines=(*_VLLM, *_SGLANG),
-            fields=lambda w: {"response_format": _tag(w)},
-        ),
-        _Dialect(
-            name="structured_outputs.structural_tag",
-            engines=(),
-            fields=lambda w: {"structured_outputs": {"structural_tag": json.dumps(_tag(w))}},
-        ),
-    ),
-}
-
-
-def _dialects(kind: str, fingerprint: Fingerprint) -> list[_Dialect]:
-    """Return the dialects of a kind, the engine's own first."""
-    engine = fingerprint.value("engine")
-    return sorted(_DIALECTS[kind], key=lambda dialect: engine not in dialect.engines)
-
-
 async def drive(session: Session, params: OwnConstraintsParams, _: Transcript | None) -> None:
     """Controls, then dialect by dialect until one works; that one sampled and streamed."""
     messages: Json = [{"role": "user", "content": params.prompt}]
@@ -149,55 +56,41 @@ async def drive(session: Session, params: OwnConstraintsParams, _: Transcript | 
     await session.chat("control", {**base, **_GREEDY})
     await session.chat("control-stream", {**base, **_ARMS["stream"]})
 
-    async def ask(arm: str, dialect: _Dialect, more: Body) -> reply.Reply | None:
+    async def ask(arm: str, dialect: Dialect, more: Body) -> reply.Reply | None:
         for step in (f"{arm}/{dialect.name}", f"{arm}/{dialect.name}/again"):
-            wanted = dialect.fields(f"w7{session.nonce(10)}")
+            wanted = dialect.fields(word_of(session.nonce(10)))
             answer = reply.chat(await session.chat(step, {**base, **more, **wanted}))
             if not thought_too_long(answer):
                 break
             base["max_tokens"] = max(params.max_tokens, ROOM_TO_THINK)
         return _look(session.transcript, arm, dialect)
 
-    for dialect in _dialects(params.kind, session.fingerprint):
+    for dialect in dialects(params.kind, session.fingerprint):
         if _fits(await ask("greedy", dialect, _GREEDY), params.kind):
             for arm, more in _ARMS.items():
                 await ask(arm, dialect, more)
             return
 
 
-def _look(transcript: Transcript, arm: str, dialect: _Dialect) -> reply.Reply | None:
+def _look(transcript: Transcript, arm: str, dialect: Dialect) -> reply.Reply | None:
     return latest(reply_at(transcript, f"{arm}/{dialect.name}/again"), reply_at(transcript, f"{arm}/{dialect.name}"))
-
-
-def _word(exchange: Exchange) -> str:
-    found = _WORD.search(exchange.request_body)
-    return found.group().decode() if found else ""
-
-
-def _language(kind: str, word: str) -> str:
-    """Return what the constraint allows, as a pattern."""
-    if kind == "regex":
-        return _regex(word)
-    if kind == "structural_tag":
-        return rf'{_OPEN}\s*\{{\s*"value"\s*:\s*"{word}"\s*\}}\s*{_CLOSE}'
-    return f"{word}-(?:north|south)"
 
 
 def _fits(answer: reply.Reply | None, kind: str) -> bool:
     if not isinstance(answer, reply.Answer):
         return False
-    return _matches(answer.text, kind, _word(answer.exchange))
+    return _matches(answer.text, kind, word_in(answer.exchange))
 
 
 def _matches(text: str, kind: str, word: str) -> bool:
-    return bool(word) and re.fullmatch(_language(kind, word), text.strip()) is not None
+    return bool(word) and re.fullmatch(allowed(kind, word), text.strip()) is not None
 
 
 def judge(transcript: Transcript, params: OwnConstraintsParams) -> Iterator[Finding]:
     """Judge the dialects together, and the one that works in its other arms."""
     control, streamed = reply_at(transcript, "control"), reply_at(transcript, "control-stream")
-    seen: list[tuple[_Dialect, Finding]] = []
-    for dialect in _dialects(params.kind, transcript.fingerprint):
+    seen: list[tuple[Dialect, Finding]] = []
+    for dialect in dialects(params.kind, transcript.fingerprint):
         look = _look(transcript, "greedy", dialect)
         if look is not None:
             seen.append((dialect, _judge(Part(), _GREEDY_CHECK, look, control, dialect, params.kind)))
@@ -211,13 +104,13 @@ def judge(transcript: Transcript, params: OwnConstraintsParams) -> Iterator[Find
 
 
 def _judge(
-    part: Part, check: str, look: reply.Reply | None, control: reply.Reply | None, dialect: _Dialect, kind: str
+    part: Part, check: str, look: reply.Reply | None, control: reply.Reply | None, dialect: Dialect, kind: str
 ) -> Finding:
     missing = part.unless_answered(check, look, control)
     if missing is not None:
         return missing
     assert isinstance(look, reply.Answer)
-    text, word = look.text, _word(look.exchange)
+    text, word = look.text, word_in(look.exchange)
     shown = f"{dialect.name}: {quote(text)}"
     if _matches(text, kind, word):
         return part.held(check, f"via {shown}", look, control or look)
@@ -248,11 +141,11 @@ def _judge(
 def _may_fit(text: str, kind: str, word: str) -> bool:
     """Tell whether a text that was cut is the beginning of one that fits."""
     said = re.sub(r"\s", "", text)
-    head = f'{_OPEN}{{"value":"{word}"}}{_CLOSE}' if kind == "structural_tag" else f"{word}-"
+    head = f'{TAG[0]}{{"value":"{word}"}}{TAG[1]}' if kind == "structural_tag" else f"{word}-"
     return head.startswith(said) or (said.startswith(head) and len(said) < len(head) + 6)
 
 
-def _together(seen: list[tuple[_Dialect, Finding]]) -> Finding:
+def _together(seen: list[tuple[Dialect, Finding]]) -> Finding:
     """Return what all dialects say: one that works is enough; a fault is worse than a no, a no clearer than silence."""
     if not seen:
         return Part().undetermined(_GREEDY_CHECK, "the request was not sent")
