@@ -108,11 +108,18 @@ def judge(transcript: Transcript, params: JsonSchemaParams) -> Iterator[Finding]
         yield _judge(Part(), check, shaped, control, params)
 
 
+_WHAT = {
+    "schema-shapes-the-answer": "a schema at temperature 0",
+    "schema-shapes-a-sampled-answer": "a schema at temperature 1",
+    "schema-alone-is-enough": "a schema without sampling parameters",
+}
+
+
 def _judge(
     part: Part, check: str, shaped: reply.Reply | None, control: reply.Reply | None, params: JsonSchemaParams
 ) -> Finding:
     """Judge one answer under the schema that its own request carries, against the same request without it."""
-    missing = part.unless_answered(check, shaped, control)
+    missing = part.unless_answered(check, shaped, control, what=_WHAT[check])
     if missing is not None:
         return missing
     assert isinstance(shaped, reply.Answer)

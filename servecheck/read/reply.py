@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from servecheck.model import Ending, Exchange, Json
 from servecheck.read import sse
-from servecheck.read.text import dig, number, parse, quote, string
+from servecheck.read.text import dig, number, parse, quote, seconds, string
 
 __all__ = [
     "Answer",
@@ -144,7 +144,7 @@ def not_answered(exchange: Exchange) -> Refusal | Failure | None:
     """Return the refusal or failure that shows before the body is read, ``None`` where there is a whole 2xx reply."""
     if exchange.status is None:
         if exchange.ending is Ending.DEADLINE:
-            return Failure(exchange=exchange, what=f"no reply within {exchange.ended_at:.0f} s")
+            return Failure(exchange=exchange, what=f"no reply within {seconds(exchange.ended_at)}")
         return Failure(exchange=exchange, what=f"no reply: {exchange.detail or exchange.ending}")
     if exchange.status >= 400:
         message = error_message(exchange.body)
@@ -156,7 +156,7 @@ def not_answered(exchange: Exchange) -> Refusal | Failure | None:
     if exchange.ending is Ending.DEADLINE:
         return Failure(
             exchange=exchange,
-            what=f"reply not finished within {exchange.ended_at:.0f} s, {len(exchange.body)} bytes came",
+            what=f"reply not finished within {seconds(exchange.ended_at)}, {len(exchange.body)} bytes came",
         )
     if exchange.ending in (Ending.TRUNCATED, Ending.UNREACHABLE):
         return Failure(exchange=exchange, what=f"reply cut after {len(exchange.body)} bytes: {exchange.detail}")

@@ -258,6 +258,7 @@ class ChatRoutes(Base):
             "logprobs": self.chat_logprobs(job, answer.steps),
             "finish_reason": answer.finish,
             "stop_reason": answer.stop_reason,
+            **self.token_ids(job, answer),
         }
 
     def chat_logprobs(self, job: Job, steps: Sequence[Step]) -> Event | None:
