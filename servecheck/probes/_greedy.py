@@ -37,7 +37,7 @@ class Fork(NamedTuple):
 
         Some engines drop the space before the first word of a text.
         """
-        rest = text.encode()[self.start :]
+        rest = text.encode("utf-8", "replace")[self.start :]
         forms = {form for token in self.near for form in (token, token.removeprefix(b" ")) if form}
         return not rest or any(rest.startswith(form) or form.startswith(rest) for form in forms)
 
@@ -51,11 +51,11 @@ def fork_after(gaps: reply.Reply | None, thought: str, common: str) -> Fork | No
     if not isinstance(gaps, reply.Answer):
         return None
     pieces = [_bytes(entry) for entry in gaps.first.logprobs]
-    known = common.encode()
+    known = common.encode("utf-8", "replace")
     tail = known[-32:]
     if thought and len(tail) < _FEW:
         return None  # so few bytes may be anything, the tag that ends the reasoning too
-    found = b"".join(pieces).find(tail, len(thought.encode()) + len(known) - len(tail))
+    found = b"".join(pieces).find(tail, len(thought.encode("utf-8", "replace")) + len(known) - len(tail))
     if found < 0:
         return None
     at, length = found + len(tail), 0
@@ -83,4 +83,4 @@ def _bytes(entry: Json) -> bytes:
     given = dig(entry, "bytes")
     if isinstance(given, list) and all(isinstance(value, int) and 0 <= value < 256 for value in given):
         return bytes(value for value in given if isinstance(value, int))
-    return string(dig(entry, "token")).encode()
+    return string(dig(entry, "token")).encode("utf-8", "replace")
