@@ -85,6 +85,7 @@ Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full or mi
 Feature = Annotated[list[str] | None, typer.Option("--feature", help="Only rows that match this id, group or glob.")]
 ScenarioPath = Annotated[list[Path] | None, typer.Option("--scenario", help="A scenario file or folder of your own.")]
 Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
+DemoTrials = Annotated[int, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
 FailOn = Annotated[str | None, typer.Option("--fail-on", help="blocker, behind or any: what makes the exit code 1.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict and where the report is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print results.json instead of text.")]
@@ -175,7 +176,7 @@ def demo(
     model_file: ModelFile = None,
     suite: Suite = "standard",
     feature: Feature = None,
-    trials: Trials = None,
+    trials: DemoTrials = 1,
     deadline: Deadline = 120.0,
     fail_on: FailOn = None,
     dry_run: DryRun = False,
