@@ -81,11 +81,10 @@ def _root(
 # --------------------------------------------------------------------------- run and demo
 
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder to write; must be empty or not exist.")]
-Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full or migration.")]
+Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full, migration or demo.")]
 Feature = Annotated[list[str] | None, typer.Option("--feature", help="Only rows that match this id, group or glob.")]
 ScenarioPath = Annotated[list[Path] | None, typer.Option("--scenario", help="A scenario file or folder of your own.")]
 Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
-DemoTrials = Annotated[int, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
 FailOn = Annotated[str | None, typer.Option("--fail-on", help="blocker, behind or any: what makes the exit code 1.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict and where the report is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print results.json instead of text.")]
@@ -174,9 +173,9 @@ def run(
 def demo(
     out: Out = None,
     model_file: ModelFile = None,
-    suite: Suite = "standard",
+    suite: Suite = "demo",
     feature: Feature = None,
-    trials: DemoTrials = 1,
+    trials: Trials = None,
     deadline: Deadline = 120.0,
     fail_on: FailOn = None,
     dry_run: DryRun = False,
