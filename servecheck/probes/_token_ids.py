@@ -145,8 +145,11 @@ def listed_ids(exchange: Exchange) -> list[int] | None:
     body = reply.json_body(exchange)
     if isinstance(body, reply.Refusal | reply.Failure):
         return None
-    found = body if isinstance(body, list) else dig(body, "tokens")
-    if not isinstance(found, list):
-        return None
-    ids = [number(dig(token, "id") if isinstance(token, dict) else token) for token in found]
+    if isinstance(body, list):  # TGI gives no object around its tokens, and their ids by name
+        ids = [number(dig(token, "id")) for token in body]
+    else:
+        found = dig(body, "tokens")
+        if not isinstance(found, list):
+            return None
+        ids = [number(dig(token, "id") if isinstance(token, dict) else token) for token in found]
     return None if None in ids else [token for token in ids if token is not None]

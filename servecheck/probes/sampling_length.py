@@ -174,7 +174,7 @@ def _reaches(part: Part, kept: reply.Answer, control: reply.Answer, end: int, *,
         yield part.undetermined(_REACHED, "the tokens are not counted: no usage, no ids, no logprobs", kept, control)
         return
     if count < goal:
-        # A greedy answer that ends elsewhere was kept from ending once: heard, and not obeyed. Sampled ones end anywhere.
+        # A greedy answer that ends elsewhere was kept from ending once: heard, not obeyed. Sampled ones end anywhere.
         early = sampled or count <= end or _said(kept) == _said(control)
         yield (part.no_effect if early else part.violated)(_REACHED, said, kept, control)
         return
