@@ -228,6 +228,40 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="repetition-penalty-has-another-name",
+        title="repetition_penalty has another name here",
+        remedy="llama.cpp: send repeat_penalty; it does not know repetition_penalty, and takes unknown fields with a 200.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(Sign(rows=("sampling.repetition_penalty",), engines=_LLAMA, statuses=frozenset({Status.IGNORED})),),
+    ),
+    RootCause(
+        id="fields-of-vllm",
+        title="these fields are vLLM's own",
+        remedy="Ban or confine tokens with logit_bias, end a text with stop strings; there is no flag. Fields that a "
+        "server does not know are taken with a 200.",
+        source="https://docs.vllm.ai/en/latest/serving/openai_compatible_server/",
+        signs=(
+            Sign(
+                rows=("sampling.bad_words", "sampling.allowed_token_ids"),
+                engines=_SGLANG | _LLAMA,
+                statuses=frozenset({Status.IGNORED}),
+            ),
+            Sign(
+                rows=("sampling.stop_token_ids", "sampling.min_tokens"),
+                engines=_LLAMA,
+                statuses=frozenset({Status.IGNORED}),
+            ),
+        ),
+    ),
+    RootCause(
+        id="bad-words-of-several-tokens",
+        title="bad_words misses words that a space makes shorter",
+        remedy="Ban the word's tokens with logit_bias -100, ids from /tokenize with a space in front. vLLM leaves out "
+        "a banned word's form behind a space where that has another number of tokens.",
+        source="https://github.com/vllm-project/vllm/issues/32557",
+        signs=(Sign(rows=("sampling.bad_words",), engines=_VLLM, said=_said(r"another word does stay away")),),
+    ),
+    RootCause(
         id="deterministic-inference-off",
         title="the sampler reads no seed in this mode",
         remedy="SGLang: --enable-deterministic-inference (slower, and not on every device).",

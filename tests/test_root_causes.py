@@ -128,6 +128,18 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("concurrency.isolation", S.UNSUPPORTED, "HTTP 400: “JAX does not support per-request seed.”"),
         VLLM,
     ),
+    "llama.cpp calls it repeat_penalty": (
+        "repetition-penalty-has-another-name",
+        cell("sampling.repetition_penalty", S.IGNORED),
+        LLAMA,
+    ),
+    "sglang does not know bad_words": ("fields-of-vllm", cell("sampling.bad_words", S.IGNORED), SGLANG),
+    "llama.cpp does not know min_tokens": ("fields-of-vllm", cell("sampling.min_tokens", S.IGNORED), LLAMA),
+    "vllm misses a long word": (
+        "bad-words-of-several-tokens",
+        cell("sampling.bad_words", S.DEGRADED, "“harbour” banned … as without the ban; another word does stay away"),
+        VLLM,
+    ),
     "guided fields are ignored": (
         "guided-fields-renamed",
         cell("structured.legacy_guided", S.SUPPORTED, value="guided_json ignored"),
