@@ -169,13 +169,13 @@ class IdsInLogprobs(OnlyTokenizes):
 
 _N, _V, _R = Outcome.NO_EFFECT, Outcome.VIOLATED, Outcome.REFUSED
 _BAN, _FORCE = "banned-token-stays-away", "forced-token-is-all-there-is"
-_TPU, _RUNNER = "vllm-project/tpu-inference#3213", "tenstorrent/tt-xla#3331"
+_PLACEHOLDER = "sgl-project/sglang#6171"
 
 MUTANTS = (
-    Mutant(id="bias-dropped", server=BiasDropped, trips=((_BAN, _N), (_FORCE, _N)), source=_TPU),
+    Mutant(id="bias-dropped", server=BiasDropped, trips=((_BAN, _N), (_FORCE, _N)), source=_PLACEHOLDER),
     Mutant(id="bias-refused", server=BiasRefused, trips=((_BAN, _R), (_FORCE, _R))),
     Mutant(id="bias-crashes", server=BiasCrashes, trips=((_BAN, _V), (_FORCE, _V))),
-    Mutant(id="bias-too-weak", server=BiasTooWeak, trips=((_FORCE, _N),), source=_RUNNER),
+    Mutant(id="bias-too-weak", server=BiasTooWeak, trips=((_FORCE, _N),)),
     Mutant(id="only-bans", server=OnlyBans, trips=((_FORCE, _N),)),
     Mutant(id="only-forces", server=OnlyForces, trips=((_BAN, _N),)),
     Mutant(id="first-token-only", server=FirstTokenOnly, trips=((_FORCE, _V),)),
@@ -187,7 +187,7 @@ MUTANTS = (
         trips=((_FORCE, _N),),
         source="huggingface/text-generation-inference#1794",
     ),
-    Mutant(id="blind-dropped", server=BlindDropped, trips=((_FORCE, _N),), source=_TPU),
+    Mutant(id="blind-dropped", server=BlindDropped, trips=((_FORCE, _N),), source=_PLACEHOLDER),
 )
 
 HARMLESS = (

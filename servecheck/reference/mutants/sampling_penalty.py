@@ -158,7 +158,7 @@ MUTANTS = (
         trips=((_LESS, _N),),
         source="huggingface/text-generation-inference#1794",
     ),
-    Mutant(id="too-weak", server=TooWeak, trips=((_LESS, _N),), source="tenstorrent/tt-xla#3331"),
+    Mutant(id="too-weak", server=TooWeak, trips=((_LESS, _N),)),
 )
 
 HARMLESS = (
