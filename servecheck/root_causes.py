@@ -244,7 +244,7 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
     RootCause(
         id="repetition-penalty-has-another-name",
         title="repetition_penalty has another name here",
-        remedy="llama.cpp: send repeat_penalty; it does not know repetition_penalty, and takes unknown fields with a 200.",
+        remedy="llama.cpp: send repeat_penalty; repetition_penalty is an unknown field there, taken with a 200.",
         source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
         signs=(Sign(rows=("sampling.repetition_penalty",), engines=_LLAMA, statuses=frozenset({Status.IGNORED})),),
     ),

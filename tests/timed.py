@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from servecheck.model import Chunk, Exchange, Finding, Fingerprint, How, Known, Observed, Outcome, Transcript
+from servecheck.model import Chunk, Exchange, Finding, Fingerprint, How, Known, Outcome, Transcript
+from servecheck.probe import Judgement
 
 __all__ = ["delta", "exchange", "outcomes", "sent_json", "stream", "transcript", "whole"]
 
@@ -65,7 +66,7 @@ def transcript(*exchanges: Exchange, known: Mapping[str, str] | None = None) -> 
     return Transcript(exchanges=exchanges, model="made-up", fingerprint=Fingerprint(fields=fields))
 
 
-def outcomes(judgement: Iterable[Finding | Observed]) -> dict[str, Outcome]:
+def outcomes(judgement: Judgement) -> dict[str, Outcome]:
     """Return what each check saw; a check that spoke twice must have said the same."""
     said: dict[str, Outcome] = {}
     for finding in judgement:
