@@ -128,6 +128,11 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("concurrency.isolation", S.UNSUPPORTED, "HTTP 400: “JAX does not support per-request seed.”"),
         VLLM,
     ),
+    "an innocent first schema broke tool calls": (
+        "first-schema-chose-the-back-end",
+        cell("structured.keywords", S.BROKEN, "after these schemas a forced tool call fails, and others may: HTTP 500"),
+        VLLM,
+    ),
     "guided fields are ignored": (
         "guided-fields-renamed",
         cell("structured.legacy_guided", S.SUPPORTED, value="guided_json ignored"),
