@@ -45,7 +45,7 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line; every error raised on purpose is one message and its documented exit code."""
     try:
-        app()
+        app(prog_name="servecheck")
     except NothingSelected as error:
         _fail(str(error), EXIT_NOTHING)
     except (EngineError, UsageError, StoreError) as error:
@@ -85,6 +85,7 @@ Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full or mi
 Feature = Annotated[list[str] | None, typer.Option("--feature", help="Only rows that match this id, group or glob.")]
 ScenarioPath = Annotated[list[Path] | None, typer.Option("--scenario", help="A scenario file or folder of your own.")]
 Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
+DemoTrials = Annotated[int, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
 FailOn = Annotated[str | None, typer.Option("--fail-on", help="blocker, behind or any: what makes the exit code 1.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict and where the report is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print results.json instead of text.")]
@@ -110,7 +111,11 @@ def run(
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="ID, or NAME=ID for one endpoint.")] = None,
     reference: Annotated[str | None, typer.Option("--reference", help="The endpoint to compare with, or none.")] = None,
     api_key_env: Annotated[
-        list[str] | None, typer.Option("--api-key-env", help="NAME=VARIABLE that holds the key, or VARIABLE for all.")
+        list[str] | None,
+        typer.Option(
+            "--api-key-env",
+            help="VARIABLE that holds the key of every endpoint, or NAME=VARIABLE for one; none sends no key.",
+        ),
     ] = None,
     header: Header = None,
     allow_insecure_key: Annotated[
@@ -171,7 +176,7 @@ def demo(
     model_file: ModelFile = None,
     suite: Suite = "standard",
     feature: Feature = None,
-    trials: Trials = None,
+    trials: DemoTrials = 1,
     deadline: Deadline = 120.0,
     fail_on: FailOn = None,
     dry_run: DryRun = False,
@@ -184,6 +189,7 @@ def demo(
     from servecheck.embedded.weights import fetch
     from servecheck.model import Endpoint
     from servecheck.run import connector
+    from servecheck.store import must_be_free
 
     _fail_on(fail_on)
     settings = _settings(suite, trials, deadline, 0.0, None, "demo")
@@ -197,7 +203,7 @@ def demo(
         planned = [Endpoint(name=name, base_url=url, reference=name == "reference") for name in about]
         _print_plan(_plan(planned, settings, feature, None))
         return
-    _must_be_free(folder)
+    must_be_free(folder)
     configs = demo_pair(fetch(model_file=model_file, tell=lambda text: _say(text, quiet=quiet or as_json)))
     with running(configs) as engines:
         found = [
@@ -213,15 +219,6 @@ def demo(
         plan = _plan(found, settings, feature, None)
         report = _carry_out(plan, folder, connector(os.environ), Budget(), quiet or as_json)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
-
-
-def _must_be_free(folder: Path) -> None:
-    try:
-        occupied = folder.exists() and any(folder.iterdir())
-    except OSError as error:
-        raise StoreError(f"cannot write the run folder {folder}: {error}") from error
-    if occupied:
-        raise StoreError(f"{folder} is not empty; name another folder with --out, or go on with --resume {folder}")
 
 
 def _settings(
@@ -290,12 +287,13 @@ def _carry_out(
     from servecheck import run as runs
     from servecheck.progress import printer
     from servecheck.report.files import write_all
+    from servecheck.store import must_be_free
     from servecheck.wire.curl import render
 
     probes = _probes()
     interrupted = False
     if not resume:
-        _must_be_free(folder)
+        must_be_free(folder)
     try:
         _until_interrupted(
             runs.carry_out(

@@ -14,6 +14,7 @@ from servecheck.model import (
     Feature,
     Finding,
     Fingerprint,
+    How,
     Kind,
     Level,
     Measured,
@@ -34,7 +35,6 @@ BEST_FIRST: tuple[Status, ...] = (
 """How good a decided status is for whoever moves: a refusal can be planned for, an ignored field goes unnoticed."""
 
 _PLACE = {status: place for place, status in enumerate(BEST_FIRST)}
-_UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +196,8 @@ def confounders(
 ) -> tuple[str, ...]:
     """Return what differs between two endpoints besides the row compared, as ``engine: vllm | sglang``.
 
-    Fields of the fingerprints come first, then property rows, each in the order given. What is known of one side only
-    is listed with ``unknown`` in its place, which is not a difference but may hide one; what is unknown on both
+    Fields of the fingerprints come first, then property rows, each in the order given, where both sides are known. What
+    is known of one side only is no difference but may hide one: one last line names all of it. What is unknown on both
     sides is left to the table of fingerprints.
     """
     names = dict.fromkeys((*fingerprint_left.fields, *fingerprint_right.fields))
@@ -205,16 +205,23 @@ def confounders(
     values: dict[str, dict[str, str | None]] = {}
     for cell in cells:
         if cell.kind is Kind.PROPERTY:
-            values.setdefault(cell.feature, {})[cell.endpoint] = cell.value
+            known = cell.how is not How.UNKNOWN
+            values.setdefault(cell.feature, {})[cell.endpoint] = cell.value if known else None
     facts += [(feature, sides.get(left), sides.get(right)) for feature, sides in values.items()]
-    return tuple(_differing(facts))
+    return tuple(_differing(facts, left, right))
 
 
-def _differing(facts: Iterable[tuple[str, str | None, str | None]]) -> Iterator[str]:
+def _differing(facts: Iterable[tuple[str, str | None, str | None]], left: str, right: str) -> Iterator[str]:
+    alone: dict[str, list[str]] = {left: [], right: []}
     for name, mine, theirs in facts:
-        if mine != theirs:
-            shown = [_UNKNOWN if value is None else value for value in (mine, theirs)]
-            yield f"{name}: {shown[0]} | {shown[1]}"
+        if mine is not None and theirs is not None:
+            if mine != theirs:
+                yield f"{name}: {mine} | {theirs}"
+        elif mine is not None or theirs is not None:
+            alone[right if mine is None else left].append(name)
+    told = [f"{', '.join(names)} (on {side})" for side, names in alone.items() if names]
+    if told:
+        yield f"known on one side only: {'; '.join(told)}"
 
 
 def broken_on_both(cells: Iterable[Cell], left: str, right: str) -> tuple[str, ...]:

@@ -171,16 +171,15 @@ def _owner(text: str, endpoints: Sequence[Endpoint], *, flag: str, wanted: str) 
 def _with_keys(endpoints: list[Endpoint], texts: Sequence[str], environ: Mapping[str, str]) -> list[Endpoint]:
     by_name: dict[str, str] = {}
     for text in texts:
-        if "=" not in text:
-            raise UsageError("--api-key-env: expected NAME=VARIABLE")
-        name, variable = _owner(text, endpoints, flag="--api-key-env", wanted="NAME=VARIABLE")
+        name, variable = _owner(text, endpoints, flag="--api-key-env", wanted="VARIABLE or NAME=VARIABLE")
+        shown = f"--api-key-env {name}=…" if name else "--api-key-env"
         # A lower-case word that is no variable may be the key itself, so it is not repeated.
         if variable != _NONE and not _is_variable(variable, environ):
-            raise UsageError(f"--api-key-env {name}=…: {_VARIABLE_RULE}")
+            raise UsageError(f"{shown}: {_VARIABLE_RULE}")
         if name in by_name:
-            raise UsageError(f"--api-key-env {name}=…: endpoint {name!r} has one already")
+            raise UsageError(f"{shown}: {f'endpoint {name!r}' if name else 'every endpoint'} has one already")
         by_name[name] = NO_KEY if variable == _NONE else variable
-    return [replace(item, api_key_env=by_name.get(item.name, item.api_key_env)) for item in endpoints]
+    return [replace(item, api_key_env=by_name.get(item.name, by_name.get("", item.api_key_env))) for item in endpoints]
 
 
 def _is_variable(text: str, environ: Mapping[str, str]) -> bool:

@@ -15,15 +15,18 @@ from servecheck.model import (
     FaultKind,
     Finding,
     Level,
+    NotApplicable,
     Observed,
     Outcome,
     Route,
+    SkipCode,
     Status,
     Transcript,
     Trial,
 )
 from servecheck.probe import Params, Probe
 from servecheck.read import reply
+from servecheck.read.text import seconds
 from servecheck.scenario import Scenario
 from servecheck.verdict import trial_status
 
@@ -71,14 +74,15 @@ def judge(
     reference: Transcript | None = None,
 ) -> Trial:
     """Judge one recorded case. Trouble that is not the feature's becomes the trial's fault, never a finding."""
-    fault = _fault_before(canaries)
-    sick = _unhealthy_after(transcript, canaries) if fault is None else None
+    alone = probe.despite_sickness
+    fault = None if alone else _fault_before(canaries)
+    sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
     if sick is None:
         fault = fault or _fault_within(transcript, canaries)
     if fault is not None:
         return Trial(case=case, status=Status.ERROR, reason=fault.reason, fault=fault)
     if sick is not None:
-        raw: list[Finding | Observed] = [sick]
+        raw: list[Finding | Observed | NotApplicable] = [sick]
     else:
         raw = list(probe.judge(transcript, scenario.params))
         if probe.contrast is not None and reference is not None:
@@ -99,11 +103,11 @@ def settle_hangs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     if not answered and len(hung) > 1:
         return tuple(trials)
     waited = max(float(finding.measured.get("waited_s") or 0) for trial in hung for finding in trial.findings)
-    note = f"slow first use: no reply within {waited:.0f} s once, then answered"
+    note = f"slow first use: no reply within {seconds(waited)} once, then answered"
     settled = []
     for trial in trials:
         if _hung(trial):
-            reason = note if answered else f"no reply within {waited:.0f} s, and no second look was taken"
+            reason = note if answered else f"no reply within {seconds(waited)}, and no second look was taken"
             settled.append(replace(trial, status=Status.INCONCLUSIVE, reason=reason, findings=()))
         elif trial in answered:
             settled.append(replace(trial, notes=(*trial.notes, note)))
@@ -136,7 +140,8 @@ def _kind(exchange: Exchange) -> FaultKind:
 
 def _fault_within(transcript: Transcript, canaries: Canaries) -> Fault | None:
     last = {exchange.step: exchange for exchange in transcript}.values()
-    busy = [exchange for exchange in last if reply.is_overloaded(exchange)]
+    # A health route that says 503 has answered; only work that was put off makes a trial say nothing.
+    busy = [exchange for exchange in last if exchange.method == "POST" and reply.is_overloaded(exchange)]
     if busy:
         tries = busy[0].attempt
         reason = f"overloaded: {_refused(busy[0])} at step {busy[0].step!r}, {tries} times"
@@ -187,7 +192,7 @@ def _hang(transcript: Transcript) -> Finding | None:
     return Finding(
         check=HANGS_NOT.id,
         outcome=Outcome.VIOLATED,
-        why=f"hang: {got} within {late.ended_at:.0f} s at step {late.step!r}, while a plain request is answered",
+        why=f"hang: {got} within {seconds(late.ended_at)} at step {late.step!r}, while a plain request is answered",
         evidence=(late.id,),
         route=Route.NONE,
         measured={"waited_s": round(late.ended_at, 1)},
@@ -198,11 +203,11 @@ def _trial(
     case: Case,
     scenario: Scenario,
     probe: Probe[Params],
-    raw: Sequence[Finding | Observed],
+    raw: Sequence[Finding | Observed | NotApplicable],
     transcript: Transcript,
 ) -> Trial:
     findings = [finding for finding in raw if isinstance(finding, Finding)]
-    hang = _hang(transcript)
+    hang = None if probe.despite_sickness else _hang(transcript)
     if hang is not None and not any(finding.check == STAYS_HEALTHY.id for finding in findings):
         findings = [hang]
     places = {check.id: place for place, check in enumerate(probe.checks)}
@@ -213,6 +218,10 @@ def _trial(
     observed = tuple(item for item in raw if isinstance(item, Observed))
     if observed and not levelled:
         return Trial(case=case, status=Status.SUPPORTED, reason=observed[0].why, observed=observed)
+    senseless = next((item for item in raw if isinstance(item, NotApplicable)), None)
+    if senseless is not None and not levelled:  # a finding says that there was something to judge
+        skip = SkipCode.NOT_APPLICABLE
+        return Trial(case=case, status=Status.SKIPPED, reason=senseless.why, skip_code=skip)
     status, reason = trial_status(levelled)
     return Trial(case=case, status=status, reason=reason, findings=levelled, observed=observed)
 

@@ -33,7 +33,7 @@ from servecheck.model import (
     sending_order,
 )
 
-__all__ = ["RUN_FILE", "CaseEnd", "Keeper", "RunReader", "RunWriter", "to_json"]
+__all__ = ["RUN_FILE", "CaseEnd", "Keeper", "RunReader", "RunWriter", "must_be_free", "to_json"]
 
 RUN_FILE = "run.jsonl"
 _SCHEMA = "servecheck/run/v1"
@@ -72,14 +72,11 @@ class RunWriter:
         """Make the folder; raises ``StoreError`` where it holds something already (unless ``resume``)."""
         self.folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            occupied = any(folder.iterdir())
-            if occupied and not resume:
-                raise StoreError(
-                    f"{folder} is not empty; name another folder with --out, or go on with --resume {folder}"
-                )
             if resume:
                 _cut_half_line(folder / RUN_FILE)
+            else:
+                must_be_free(folder)
+                folder.mkdir(parents=True, exist_ok=True)
             self._file: IO[str] = (folder / RUN_FILE).open("a", encoding="utf-8", newline="\n")
         except OSError as error:
             raise StoreError(f"cannot write the run folder {folder}: {error}") from error
@@ -130,6 +127,17 @@ class RunWriter:
             part.replace(path)
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error}") from error
+
+
+def must_be_free(folder: Path) -> None:
+    """Raise ``StoreError`` where a new run cannot have this folder, because it holds something or is no folder."""
+    try:
+        held = [path.name for path in folder.iterdir()] if folder.exists() else []
+    except OSError as error:
+        raise StoreError(f"cannot write the run folder {folder}: {error}") from error
+    if held:
+        go_on = f", or go on with --resume {folder}" if RUN_FILE in held else ""
+        raise StoreError(f"{folder} is not empty; name another folder with --out{go_on}")
 
 
 def _cut_half_line(path: Path) -> None:

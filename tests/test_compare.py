@@ -236,11 +236,24 @@ def test_confounders_are_the_fields_and_properties_that_differ():
     ]
     assert confounders(left, right, cells, left="gpu", right="tpu") == (
         "engine: vllm | sglang",
-        "device: gpu | unknown",
-        "parallelism: unknown | tp8",
         "sampling.greedy: repeatable | near-tie noise",
-        "quantization.identity: unknown | fp8",
+        "known on one side only: device (on gpu); parallelism, quantization.identity (on tpu)",
     )
+
+
+def test_a_property_whose_value_is_that_it_is_unknown_is_known_on_the_other_side_only():
+    said = replace(valued("quantization.identity", "gpu", "unknown"), how=How.UNKNOWN)
+    cells = [said, valued("quantization.identity", "tpu", "fp8")]
+
+    assert confounders(fingerprint(), fingerprint(), cells, left="gpu", right="tpu") == (
+        "known on one side only: quantization.identity (on tpu)",
+    )
+
+
+def test_what_nobody_knows_and_what_is_equal_is_no_confounder():
+    left, right = fingerprint(engine="vllm", device=None), fingerprint(engine="vllm", device=None)
+
+    assert confounders(left, right, [], left="gpu", right="tpu") == ()
 
 
 def test_a_property_is_a_confounder_of_every_row_and_no_row_of_its_own():

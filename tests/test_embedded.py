@@ -504,8 +504,8 @@ def block(how):
         if how == "fork" and holder == 0:
             time.sleep(60)
             os._exit(0)
-        print(engine.pid, holder, flush=True)
         try:
+            print(engine.pid, holder, flush=True)  # whoever reads this may interrupt us at once
             time.sleep(60)
         except KeyboardInterrupt:
             print("running" if engine.running else "gone", flush=True)

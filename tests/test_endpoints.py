@@ -396,7 +396,12 @@ def test_a_key_of_its_own_wins_and_an_authorization_header_replaces_the_environm
             {"GPU_KEY": f"{SECRET}é"},
             "endpoint 'gpu': the value of GPU_KEY holds characters that no header can carry",
         ),
-        ("GPU_KEY", {"GPU_KEY": "k"}, "--api-key-env: expected NAME=VARIABLE"),
+        ("GPU_KEY", {}, "endpoint 'gpu': the environment variable GPU_KEY is not set"),
+        (
+            SECRET,
+            {},
+            "--api-key-env: expected the name of an environment variable that holds the key, never the key itself",
+        ),
         ("gup=GPU_KEY", {"GPU_KEY": "k"}, "unknown endpoint 'gup'; did you mean 'gpu'?"),
         (
             f"gpu={SECRET}",
@@ -424,6 +429,30 @@ def test_a_variable_may_be_in_lower_case_where_it_exists():
     (endpoint,) = resolve([GPU], api_key_envs=["gpu=gpu_key"], environ={"gpu_key": "k"})
 
     assert endpoint.api_key_env == "gpu_key"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["GPU_KEY"], ["GPU_KEY", "GPU_KEY"]),
+        (["GPU_KEY", "tpu=TPU_KEY"], ["GPU_KEY", "TPU_KEY"]),
+        (["tpu=TPU_KEY", "GPU_KEY"], ["GPU_KEY", "TPU_KEY"]),
+        (["GPU_KEY", "tpu=none"], ["GPU_KEY", NO_KEY]),
+        (["none"], [NO_KEY, NO_KEY]),
+        (["none", "gpu=GPU_KEY"], ["GPU_KEY", NO_KEY]),
+    ],
+)
+def test_a_variable_without_a_name_is_for_every_endpoint_that_none_is_given_for(flags, expected):
+    found = resolve([GPU, TPU], api_key_envs=flags, environ={"GPU_KEY": "a", "TPU_KEY": "b"})
+
+    assert [endpoint.api_key_env for endpoint in found] == expected
+
+
+def test_every_endpoint_has_one_key_too():
+    assert (
+        refused([GPU], api_key_envs=["A", "B"], environ={"A": "a", "B": "b"})
+        == "--api-key-env: every endpoint has one already"
+    )
 
 
 def test_an_endpoint_has_one_key():

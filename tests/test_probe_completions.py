@@ -137,3 +137,11 @@ def test_behind_the_echo_comes_what_comes_without_it(rest, outcome):
 
 def test_a_model_that_repeats_the_prompt_by_itself_hides_the_echo():
     assert said(echo(f"{PROMPT} x", control=f"{PROMPT} x"), FIRST)[0] is Outcome.UNDETERMINED
+
+
+def test_a_refused_list_is_named_beside_single_prompts_that_are_taken():
+    single = completion("greedy", " ships", made=4)
+    found = basic(single, completion("bare", " ships"), refusal("listed", "'prompt' must be a string", 400, PATH))
+
+    assert why(found, LIST) == "a list of prompts is refused: HTTP 400: “'prompt' must be a string”"
+    assert "refused" not in why(found, TEXT)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
-from servecheck.model import Ending, Exchange, Finding, Json, Outcome
+from servecheck.model import Ending, Exchange, Finding, Json, Outcome, Risk
 from servecheck.probes._context import limit_in
 from servecheck.probes.context_limit import PROBE
-from tests.replies import chat, judged, refusal, reply, said, streamed, transcript, why
+from tests.replies import chat, chat_stream, judged, refusal, reply, said, streamed, transcript, why
 
 REFUSED, STATUS = "too-long-prompt-is-refused", "too-long-stream-is-refused-by-status"
 NAMED, QUICK, OUTPUT = "refusal-names-the-limit", "refusal-comes-at-once", "too-much-output-is-no-server-error"
@@ -101,15 +104,46 @@ def test_a_server_that_refuses_everything_afterwards_is_broken():
     assert said(over(refusal("over"), refusal("after", "no free blocks")), AFTER) == [Outcome.VIOLATED]
 
 
+def test_without_a_limit_nothing_long_is_sent_and_the_reason_says_what_looks_for_it():
+    asked = chat_stream("ask", "yes")
+    found = judged(PROBE, transcript(SHORT, asked))
+
+    assert said(found, REFUSED) == [Outcome.UNDETERMINED]
+    assert "neither the server nor a refusal gives its limit" in why(found, REFUSED)
+    assert "--allow load" in why(found, REFUSED)
+    assert Risk.SAFE is PROBE.risk
+    assert PROBE.prompt_tokens < 1_000
+
+
 @pytest.mark.parametrize(
-    ("found", "outcome"),
+    ("asked", "outcome"),
     [
-        (refusal("search", "too large", 413), Outcome.HELD),
-        (chat("search", "fine", prompt=2051), Outcome.VIOLATED),
-        (chat("search", "fine", prompt=190_000), Outcome.UNDETERMINED),
-        (reply("search", b"", status=None, ending=Ending.ABORTED), Outcome.UNDETERMINED),
-        (reply("search", {"error": {"message": "boom"}}, status=500), Outcome.VIOLATED),
+        (refusal("ask", "too much"), Outcome.HELD),
+        (chat_stream("ask", "yes"), Outcome.HELD),
+        (reply("ask", {"error": {"message": "overflow"}}, status=500), Outcome.VIOLATED),
     ],
 )
-def test_an_unknown_limit_is_looked_for_with_one_long_prompt(found, outcome):
-    assert said(judged(PROBE, transcript(SHORT, found)), REFUSED) == [outcome]
+def test_far_too_much_output_is_judged_where_the_limit_is_unknown_too(asked, outcome):
+    assert said(judged(PROBE, transcript(SHORT, asked)), OUTPUT) == [outcome]
+
+
+def test_an_unknown_limit_sends_no_prompt_longer_than_the_measured_ones():
+    sent: list[int] = []
+
+    class Session:
+        fingerprint = transcript().fingerprint
+        transcript = transcript(SHORT)
+
+        def nonce(self):
+            return "bcdfg"
+
+        async def chat(self, step, body):
+            sent.append(len(str(body["messages"])))
+
+        async def abort_after(self, step, path, body, **_):
+            sent.append(len(str(body["messages"])))
+
+    drive: Any = PROBE.drive
+    asyncio.run(drive(Session(), PROBE.params(), None))
+
+    assert max(sent) < 2_500

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from servecheck.model import Finding, Outcome
+from servecheck.model import Ending, Finding, Outcome
 from servecheck.probes import context_near
 from servecheck.probes.context_near import PROBE
-from tests.replies import chat, judged, refusal, said, transcript, why
+from tests.replies import chat, judged, refusal, reply, said, transcript, why
 
 ANSWERED, WHOLE = "near-limit-prompt-is-answered", "near-limit-prompt-is-counted-whole"
+FITS = "prompt-of-unknown-fit-is-refused-or-read-whole"
 SANE, KNOWN = "near-limit-text-is-not-garbage", "near-limit-answer-is-the-known-one"
 CONTROLS = (
     chat("short", "candle", prompt=220),
@@ -78,6 +79,48 @@ def test_a_refusal_that_names_no_lower_limit_is_a_refusal():
 
 def test_without_a_limit_nothing_can_be_told():
     assert said(judged(PROBE, transcript(*CONTROLS)), ANSWERED) == [Outcome.UNDETERMINED]
+
+
+HELD, VIOLATED, UNDETERMINED = Outcome.HELD, Outcome.VIOLATED, Outcome.UNDETERMINED
+
+
+@pytest.mark.parametrize(
+    ("found", "fits", "answered", "reason"),
+    [
+        (refusal("search", "too large", 413), [HELD], [UNDETERMINED], "is refused without naming it"),
+        (chat("search", "fine", prompt=2051), [VIOLATED], [], "as 2051 tokens: its text was dropped in silence"),
+        (chat("search", "fine", prompt=190_000), [HELD], [HELD], "no limit was met"),
+        (chat("search", "fine"), [UNDETERMINED], [], "answered after 0.2 s without a count of its tokens: “fine”"),
+        (reply("search", b"\xff\xfe"), [VIOLATED], [], "is not JSON"),
+        (
+            reply("search", b"", status=None, ending=Ending.ABORTED, took=60.0),
+            [UNDETERMINED],
+            [],
+            "got no reply in 60 s",
+        ),
+        (
+            reply("search", b'{"id"', ending=Ending.ABORTED, took=60.0),
+            [UNDETERMINED],
+            [],
+            "got HTTP 200 and 5 bytes in 60 s, and was not over",
+        ),
+        (reply("search", {"error": {"message": "boom"}}, status=500), [VIOLATED], [], "HTTP 500: “boom”"),
+    ],
+)
+def test_an_unknown_limit_is_looked_for_with_one_long_prompt_and_what_came_is_said(found, fits, answered, reason):
+    judgement = judged(PROBE, transcript(*CONTROLS, found))
+
+    assert said(judgement, FITS) == fits
+    assert said(judgement, ANSWERED) == answered
+    assert reason in why(judgement, FITS) + why(judgement, ANSWERED)
+
+
+def test_a_limit_that_the_long_prompt_s_refusal_names_is_used():
+    refused = refusal("search", "longer than the context of 2048 tokens")
+    judgement = judged(PROBE, transcript(*CONTROLS, refused, chat("near", "candle", prompt=1960)))
+
+    assert {each.outcome for each in judgement} == {HELD}
+    assert said(judgement, FITS) == [HELD]
 
 
 def test_a_server_that_reports_no_usage_is_sent_no_long_prompt():

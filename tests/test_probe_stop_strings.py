@@ -5,11 +5,41 @@ from __future__ import annotations
 import pytest
 
 from servecheck.model import Exchange, Mode, Outcome, Transcript
-from servecheck.probes.stop_strings import PROBE, cuts
+from servecheck.probes.stop_strings import PROBE, bare_words, cuts
 from tests.replies import chat, chat_stream, judged, refusal, said, transcript, why
 
 ENDS, LEAKS, FINISH = "stop-string-ends-the-text", "stop-string-is-not-streamed", "stop-is-the-finish-reason"
 TEXT = "A harbour is a place where boats are kept safe, and where fishermen, pilots and sailors go to work each day."
+
+WORDS = "One, two, three, four, Harbour, lighthouse, one."
+
+
+def test_the_bare_words_are_short_and_common_and_each_is_sent_in_another_form_without_its_space():
+    found = bare_words("First came mist, then one fisherman, and two gulls, and three boats.")
+
+    assert [cut.stop for cut in found] == ["one", "and", "two"], "“mist” is as short, and comes before them"
+    assert [cut.sent for cut in found] == [["one"], "and", ["@@never said@@", "two"]]
+    assert [cut.modes for cut in found] == [("", "-stream"), ("",), ("",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("No, thank you.", ["thank", "you"]),
+        ("I cannot answer that.", ["that", "cannot", "answer"]),
+        ("the only word is the", ["only", "word", "is"]),
+        ("1, 2, 3, 4.", []),
+    ],
+)
+def test_bare_words_come_from_what_the_server_says_whatever_that_is(text, expected):
+    assert [cut.stop for cut in bare_words(text)] == expected
+
+
+def test_a_bare_word_that_is_missed_beside_rarer_ones_that_are_found_is_broken_and_named():
+    found = [each for each in judged(PROBE, answers(words_second=WORDS)) if each.route == "chat"]
+
+    assert [each.outcome for each in found if each.check == ENDS].count(Outcome.VIOLATED) == 1
+    assert "stop “three” at character 10" in why(found, ENDS)
 
 
 def test_the_cuts_are_one_early_one_word_and_one_over_several_tokens_each_sent_in_another_form():
@@ -46,10 +76,13 @@ def test_no_cut_is_in_the_thought_before_the_answer():
 
 def answers(**texts: str) -> Transcript:
     """Return a chat transcript: the control, and each arm's reply; arms that are not given are right."""
-    made: list[Exchange] = [chat("greedy", TEXT, finish="stop")]
-    for cut in cuts(TEXT):
-        for step, make in ((cut.name, chat), (f"{cut.name}-stream", chat_stream)):
-            made.append(make(step, texts.get(step.replace("-", "_"), TEXT[: cut.at])))
+    made: list[Exchange] = [chat("greedy", TEXT, finish="stop"), chat("words-greedy", WORDS, finish="stop")]
+    for prefix, whole, found in (("", TEXT, cuts(TEXT)), ("words-", WORDS, bare_words(WORDS))):
+        for cut in found:
+            for suffix in cut.modes:
+                step = f"{prefix}{cut.name}{suffix}"
+                make = chat_stream if suffix else chat
+                made.append(make(step, texts.get(step.replace("-", "_"), whole[: cut.at])))
     return transcript(*made)
 
 
@@ -57,7 +90,7 @@ def test_texts_that_end_before_the_stop_string_hold_in_both_modes():
     found = [each for each in judged(PROBE, answers()) if each.route == "chat"]
 
     assert {each.outcome for each in found} == {Outcome.HELD}
-    assert [each.check for each in found].count(ENDS) == 6
+    assert [each.check for each in found].count(ENDS) == 10
     assert {each.mode for each in found if each.check == LEAKS} == {Mode.STREAM}
 
 
@@ -89,7 +122,7 @@ def test_the_second_try_is_what_counts_where_the_first_went_another_way():
     again = chat("word-again", TEXT[: cuts(TEXT)[1].at])
     others = [each for each in right if each.step != "word"]
 
-    assert set(said(judged(PROBE, transcript(*others, wandered, again)), ENDS)[:6]) == {Outcome.HELD}
+    assert set(said(judged(PROBE, transcript(*others, wandered, again)), ENDS)[:10]) == {Outcome.HELD}
 
 
 def test_one_stop_string_missed_beside_one_that_works_is_broken_and_not_ignored():
@@ -100,9 +133,10 @@ def test_one_stop_string_missed_beside_one_that_works_is_broken_and_not_ignored(
 
 
 def test_all_stop_strings_missed_in_one_mode_are_ignored():
-    found = judged(PROBE, answers(early=TEXT, word=TEXT, across=TEXT))
+    bare = {f"words_{place}": WORDS for place in ("first", "second", "third")}
+    found = judged(PROBE, answers(early=TEXT, word=TEXT, across=TEXT, **bare))
 
-    assert said(found, ENDS).count(Outcome.NO_EFFECT) == 3
+    assert said(found, ENDS).count(Outcome.NO_EFFECT) == 6
 
 
 def test_a_refusal_counts_only_beside_a_control_that_was_answered():

@@ -158,3 +158,23 @@ def test_the_variant_that_shows_a_fault_is_the_evidence():
 
 def test_nothing_sent_is_undetermined():
     assert made.said(judged()) == {"answers-as-stream": U}
+
+
+LOST = [ROLE, event({"content": "a"})]
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (("two-choices",), "only with n 2: choice 0 has 0 finish reasons; streams of one choice are right"),
+        (("logprobs", "two-choices"), "only with logprobs and with n 2: choice 0 has 0 finish reasons; the others are"),
+        (("tools", "plain"), "only in a plain stream and with tools: choice 0 has 0 finish reasons; the others are"),
+        (("plain", "logprobs", "two-choices", "tools"), "in all 4 kinds of request: choice 0 has 0 finish reasons"),
+    ],
+)
+def test_the_reason_says_in_which_kinds_of_stream_a_rule_breaks_and_that_the_others_are_right(broken, reason):
+    kinds = ("plain", "logprobs", "two-choices", "tools")
+    findings = judged(*(made.stream(kind, LOST if kind in broken else PLAIN) for kind in kinds))
+    (finding,) = [found for found in made.only(findings) if found.outcome is V]
+
+    assert finding.why.startswith(reason)

@@ -320,6 +320,36 @@ def test_a_report_whose_tables_alone_are_too_long_is_cut_visibly():
     assert report.endswith("**This report was cut at 200 kB. Every row is in results.json and report.html.**\n")
 
 
+def repeated(*trials: tuple[str, ...]) -> RunReport:
+    """Return a run whose one cell that is not green saw the same in each trial, on these exchanges."""
+    run = two_endpoints()
+    findings = [
+        finding("schema-applied", Outcome.NO_EFFECT, "the control is the same", *ids, trial=number)
+        for number, ids in enumerate(trials, start=1)
+    ]
+    cells = [
+        replace(cell, findings=tuple(findings)) if cell.feature == "structured.json_schema" and cell.findings else cell
+        for cell in run.cells
+        if cell.endpoint != "tpu" or cell.feature == "structured.json_schema"
+    ]
+    return replace(run, cells=tuple(cells), comparisons=())
+
+
+def test_what_trials_repeat_is_shown_once_and_the_others_are_named():
+    report = report_md(seen(repeated(("x0012",), ("x0013", "x0014"), ("x0014",))))
+
+    assert "- Exchanges: `x0012`; the same in trial 2 (`x0013`, `x0014`), trial 3 (`x0014`)" in report
+    assert report.count("**Exchange `x0012`**") == 1
+    assert "**Exchange `x0013`**" not in report
+
+
+def test_exchanges_that_do_not_fit_the_report_are_in_the_evidence():
+    shown = seen(repeated(("x0012", "x0013", "x0014")))
+
+    assert "1 more: `x0014` in [evidence.md](evidence.md#structuredjson_schema-on-tpu)." in report_md(shown)
+    assert "**Exchange `x0014`**" in evidence_md(shown)
+
+
 def test_a_command_too_long_for_the_report_is_whole_in_the_evidence():
     shown = seen(crowded(groups=1, rows=1, body=50_000))
     assert "x" * 50_000 not in report_md(shown)

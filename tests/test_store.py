@@ -158,9 +158,15 @@ def test_numbers_and_texts_that_json_does_not_know_stop_no_run(tmp_path):
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(StoreError, match=r"is not empty; name another folder with --out, or go on with --resume"):
+    with pytest.raises(StoreError, match=r"is not empty; name another folder with --out$"):
         RunWriter(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_folder_that_holds_a_run_can_be_gone_on_with(tmp_path):
+    RunWriter(tmp_path).close()
+    with pytest.raises(StoreError, match=r"is not empty; name another folder with --out, or go on with --resume"):
+        RunWriter(tmp_path)
 
 
 def test_an_empty_folder_is_taken(tmp_path):

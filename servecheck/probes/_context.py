@@ -9,9 +9,10 @@ from servecheck.probe import Session
 from servecheck.probes._steps import answer_at, reply_at
 from servecheck.read import reply
 
-__all__ = ["ask_for_limit", "known_limit", "limit_in", "limit_of", "tokens_at"]
+__all__ = ["ASKED", "ask_for_limit", "known_limit", "limit_in", "limit_of", "tokens_at"]
 
-_ASKED = 100_000_000  # more output than any server has room for: the refusal names the limit, and costs nothing
+ASKED = 100_000_000
+"""More output tokens than any server has room for: the refusal names the limit, and costs nothing."""
 
 _NUMBER = re.compile(r"(?<![\w.])\d{3,8}(?![\w.]*\d)")
 _SMALLEST, _LARGEST = 256, 20_000_000
@@ -29,7 +30,7 @@ async def ask_for_limit(session: Session) -> None:
     """Ask for far too much output, where the server does not give its limit, and hang up on a server that obeys."""
     if limit_of(session.fingerprint) is None:
         messages: Json = [{"role": "user", "content": "Say yes."}]
-        body: Json = {"messages": messages, "max_tokens": _ASKED, "temperature": 0, "stream": True}
+        body: Json = {"messages": messages, "max_tokens": ASKED, "temperature": 0, "stream": True}
         await session.abort_after("ask", "/chat/completions", body, events=3)
 
 
@@ -40,7 +41,7 @@ def known_limit(transcript: Transcript, *steps: str) -> int | None:
         return given
     for step in ("ask", *steps):
         found = reply_at(transcript, step)
-        named = limit_in(found.message, (_ASKED,)) if isinstance(found, reply.Refusal) else None
+        named = limit_in(found.message, (ASKED,)) if isinstance(found, reply.Refusal) else None
         if named is not None:
             return named
     return None

@@ -40,8 +40,12 @@ class Part:
         """The experiment could not tell."""
         return self._finding(check, Outcome.UNDETERMINED, why, seen, measured)
 
-    def unless_answered(self, check: str, reply: Reply | None, *controls: Reply | None) -> Finding | None:
+    def unless_answered(
+        self, check: str, reply: Reply | None, *controls: Reply | None, what: str = ""
+    ) -> Finding | None:
         """Return the finding for a reply that is no answer; ``None`` for an answer.
+
+        ``what`` names the request where a probe sends several kinds, so that the reader sees which one it was.
 
         A failure violates the check. A refusal counts only where every control (the same request without the feature)
         was answered; else what was refused is not the feature, and nothing is known.
@@ -49,13 +53,15 @@ class Part:
         if isinstance(reply, Answer):
             return None
         if reply is None:
-            return self.undetermined(check, "the request was not sent")
+            return self.undetermined(check, "the request was not sent" + (f": {what}" if what else ""))
         if isinstance(reply, Failure):
-            return self.violated(check, reply.what, reply)
+            return self.violated(check, f"{what}: {reply.what}" if what else reply.what, reply)
+        refused = f"{what} is refused" if what else "refused"
         sick = next((control for control in controls if isinstance(control, Refusal | Failure)), None)
         if sick is not None:
-            return self.undetermined(check, f"refused, but so was the control without it: {sick.what}", reply, sick)
-        return self.refused(check, f"refused: {reply.what}", reply)
+            why = f"{refused}, but so was the control without it: {sick.what}"
+            return self.undetermined(check, why, reply, sick)
+        return self.refused(check, f"{refused}: {reply.what}", reply)
 
     def _finding(
         self, check: str, outcome: Outcome, why: str, seen: tuple[Exchange | Reply, ...], measured: Measured

@@ -167,13 +167,14 @@ def _required(schema: Json) -> list[str]:
 
 
 def judge_schema(
-    part: Part, check: str, shaped: reply.Reply | None, control: reply.Reply | None, template: object
+    part: Part, check: str, shaped: reply.Reply | None, control: reply.Reply | None, template: object, *, what: str = ""
 ) -> Finding:
     """Judge one answer under the schema that its own request carries, against the same request without it.
 
-    ``template`` is the schema as the scenario has it, with ``$nonce`` in place of the random word.
+    ``template`` is the schema as the scenario has it, with ``$nonce`` in place of the random word; ``what`` names the
+    request in the reason of a refusal.
     """
-    missing = part.unless_answered(check, shaped, control)
+    missing = part.unless_answered(check, shaped, control, what=what)
     if missing is not None:
         return missing
     assert isinstance(shaped, reply.Answer)

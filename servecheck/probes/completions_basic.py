@@ -49,9 +49,9 @@ async def drive(session: Session, params: CompletionsBasicParams, _: Transcript 
 
 def judge(transcript: Transcript, params: CompletionsBasicParams) -> Iterator[Finding]:
     """Judge both single replies by the same rules, and the list by its number of choices."""
-    for step in ("greedy", "bare"):
+    for step, what in (("greedy", "a prompt at temperature 0"), ("bare", "a prompt with nothing but max_tokens")):
         answer = reply_at(transcript, step)
-        missing = _PART.unless_answered(_TEXT, answer)
+        missing = _PART.unless_answered(_TEXT, answer, what=what)
         if missing is not None:
             yield missing
         if isinstance(answer, reply.Answer):
@@ -110,7 +110,7 @@ def _object(answer: reply.Answer) -> Finding:
 
 
 def _judge_list(listed: reply.Reply | None, greedy: reply.Answer) -> Finding:
-    missing = _PART.unless_answered(_LIST, listed, greedy)
+    missing = _PART.unless_answered(_LIST, listed, greedy, what="a list of prompts")
     if missing is not None:
         return missing
     assert isinstance(listed, reply.Answer)

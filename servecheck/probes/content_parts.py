@@ -73,9 +73,16 @@ def judge(transcript: Transcript, _: ContentPartsParams) -> Iterator[Finding]:
     yield _pair(transcript, _ALL, "two-parts", "joined", _JOINT)
 
 
+_WHAT = {
+    "one-part": "a text in one part",
+    "history-parts": "a conversation in parts",
+    "two-parts": "a text in two parts",
+}
+
+
 def _pair(transcript: Transcript, check: str, parts: str, string: str, slack: int) -> Finding:
     answer, control = reply_at(transcript, parts), reply_at(transcript, string)
-    missing = _PART.unless_answered(check, answer, control)
+    missing = _PART.unless_answered(check, answer, control, what=_WHAT[parts])
     if missing is not None:
         return missing
     seen = sent(answer, control)

@@ -5,6 +5,9 @@ also measure how many tokens a turn makes), then so long that the prompt ends a 
 must be answered, be counted as long as it is, give no garbage, and, where both short ones were answered with the word
 that was asked for, give that word too.
 
+Where neither the server nor a refusal gives the limit, one prompt of very many words looks for it: a refusal may name
+it, an answer must count the whole prompt.
+
 Why it matters: faults of long prompts (a second prefill chunk, a padded edge, a wrapped cache) show nowhere else, and
 answer 200.
 
@@ -18,7 +21,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Finding, Json, Level, Risk, Transcript
+from servecheck.model import Check, Ending, Finding, Json, Level, Risk, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._context import ask_for_limit, known_limit, limit_in, tokens_at
 from servecheck.probes._findings import Part
@@ -32,6 +35,7 @@ _SOURCE = "https://docs.vllm.ai/en/latest/serving/openai_compatible_server/"
 _PART = Part()
 _ANSWERED, _WHOLE = "near-limit-prompt-is-answered", "near-limit-prompt-is-counted-whole"
 _SANE, _KNOWN = "near-limit-text-is-not-garbage", "near-limit-answer-is-the-known-one"
+_FITS = "prompt-of-unknown-fit-is-refused-or-read-whole"
 _UNIT = filler(11).split()  # the words of one round of turns; rounds make the same number of tokens each
 _TARGET = "candle"
 _PAD = 44  # words of padding that are measured
@@ -44,6 +48,15 @@ class ContextNearParams(Params):
     room: int = Field(default=64, ge=8, le=4096, description="Room for the answer.")
     most_tokens: int = Field(
         default=200_000, ge=1_000, le=8_000_000, description="The prompt is no longer, however high the limit is."
+    )
+    unknown_words: int = Field(
+        default=140_000,
+        ge=1_000,
+        le=2_000_000,
+        description="Words of the prompt that looks for the limit where neither the server nor a refusal gives it.",
+    )
+    patience_seconds: float = Field(
+        default=60.0, gt=0, le=600, description="We hang up on the prompt that looks for the limit after this time."
     )
 
 
@@ -70,6 +83,11 @@ async def drive(session: Session, params: ContextNearParams, _: Transcript | Non
     await ask("padded", 1, _PAD)
     await ask_for_limit(session)
     limit = known_limit(session.transcript)
+    if limit is None:
+        text = f"{session.nonce()} {filler(params.unknown_words)}"
+        body: Json = {"messages": [{"role": "user", "content": text}], "max_tokens": 4, "temperature": 0}
+        await session.abort_after("search", "/chat/completions", body, seconds=params.patience_seconds)
+        limit = known_limit(session.transcript, "search")
     size = _size(session.transcript, params, limit)
     if limit is None or size is None:
         return
@@ -113,9 +131,12 @@ def judge(transcript: Transcript, params: ContextNearParams) -> Iterator[Finding
     if missing is not None:
         yield missing
         return
-    limit = known_limit(transcript)
+    limit, search = known_limit(transcript, "search"), reply_at(transcript, "search")
+    if search is not None:
+        yield from _judge_search(transcript, search, params, limit)
     if limit is None:
-        yield _PART.undetermined(_ANSWERED, "the limit is unknown: the server does not give it", *sent(control))
+        if search is None:
+            yield _PART.undetermined(_ANSWERED, "the limit is unknown, and was not looked for", *sent(control))
         return
     near = reply_at(transcript, "near-again") or reply_at(transcript, "near")
     lower = _lower(transcript, limit) if transcript.get("near-again") is not None else None
@@ -130,6 +151,41 @@ def judge(transcript: Transcript, params: ContextNearParams) -> Iterator[Finding
         return
     assert isinstance(near, reply.Answer)
     yield from _judge(transcript, near, size, lower or limit)
+
+
+def _judge_search(
+    transcript: Transcript, search: reply.Reply, params: ContextNearParams, limit: int | None
+) -> Iterator[Finding]:
+    """Judge the prompt that looked for the limit, and say what came of it where no limit did."""
+    sought, took = f"a prompt of {params.unknown_words} words", tokens_at(transcript, "search")
+    hung_up = search.exchange.ending is Ending.ABORTED
+    if isinstance(search, reply.Refusal):
+        yield _PART.held(_FITS, f"{sought} is refused: {search.what}", search)
+        if limit is None:
+            yield _PART.undetermined(_ANSWERED, f"the limit is unknown: {sought} is refused without naming it", search)
+        return
+    if isinstance(search, reply.Failure) and not hung_up:
+        yield _PART.violated(_FITS, f"{sought}: {search.what}", search)
+    elif took is None or hung_up:
+        yield _PART.undetermined(_FITS, f"the limit is unknown, and {sought} {_came(search)}", search)
+    elif took < params.unknown_words / 2:
+        why = f"{sought} was answered as {took} tokens: its text was dropped in silence"
+        yield _PART.violated(_FITS, why, search, prompt_tokens=took)
+    else:
+        yield _PART.held(_FITS, f"{sought} is answered, and counted as {took} tokens", search, prompt_tokens=took)
+        yield _PART.held(_ANSWERED, f"no limit was met: {sought} is answered, as {took} tokens", search)
+
+
+def _came(search: reply.Reply) -> str:
+    """Return in words what came back that says nothing of the prompt's length."""
+    exchange = search.exchange
+    if exchange.ending is not Ending.ABORTED:
+        said = quote(search.text if isinstance(search, reply.Answer) else exchange.body, 60)
+        return f"was answered after {exchange.ended_at:.1f} s without a count of its tokens: {said}"
+    if exchange.status is None:
+        return f"got no reply in {exchange.ended_at:.0f} s"
+    size = len(exchange.body)
+    return f"got HTTP {exchange.status} and {size} bytes in {exchange.ended_at:.0f} s, and was not over: we hung up"
 
 
 def _judge(transcript: Transcript, near: reply.Answer, size: tuple[int, int], limit: int) -> Iterator[Finding]:
@@ -183,13 +239,19 @@ PROBE = Probe(
             level=Level.MUST,
             source="https://github.com/vllm-project/vllm/issues/15643",
         ),
+        Check(
+            id=_FITS,
+            rule="A very long prompt is refused, or read whole: it is not failed on, nor cut in silence.",
+            level=Level.MUST,
+            source="https://github.com/ollama/ollama/issues/4967",
+        ),
     ),
     params=ContextNearParams,
     drive=drive,
     judge=judge,
     risk=Risk.LOAD,
     exclusive=True,
-    requests=5,
+    requests=6,
     prompt_tokens=34_000,
     output_tokens=256,
 )

@@ -87,8 +87,14 @@ def judge(transcript: Transcript, params: JsonSchemaParams) -> Iterator[Finding]
     ):
         shaped = latest(reply_at(transcript, f"{step}-again"), reply_at(transcript, step))
         control = reply_at(transcript, "control" if step == "greedy" else "control-sampled")
-        yield judge_schema(Part(), check, shaped, control, params.answer_schema)
+        yield judge_schema(Part(), check, shaped, control, params.answer_schema, what=_WHAT[check])
 
+
+_WHAT = {
+    "schema-shapes-the-answer": "a schema at temperature 0",
+    "schema-shapes-a-sampled-answer": "a schema at temperature 1",
+    "schema-alone-is-enough": "a schema without sampling parameters",
+}
 
 PROBE = Probe(
     id="json_schema",

@@ -112,7 +112,7 @@ def _judge(
     part: Part, arm: _Arm, answer: reply.Reply | None, control: reply.Reply | None, whole: reply.Answer | None
 ) -> Iterator[Finding]:
     check = arm.check
-    missing = part.unless_answered(check, answer, control)
+    missing = part.unless_answered(check, answer, control, what=arm.field)
     if missing is not None:
         yield missing
         return

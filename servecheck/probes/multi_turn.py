@@ -100,8 +100,8 @@ def _turns(transcript: Transcript) -> Finding:
     steps = [f"turns-{turns}" for turns in _TURNS]
     replies = [reply_at(transcript, step) for step in steps]
     alone = reply_at(transcript, "alone")
-    for found in replies:
-        missing = _PART.unless_answered(_COUNTED, found, alone)
+    for turns, found in zip(_TURNS, replies, strict=True):
+        missing = _PART.unless_answered(_COUNTED, found, alone, what=f"a conversation with {turns} earlier turns")
         if missing is not None:
             return missing
     seen = sent(*replies)
@@ -124,7 +124,7 @@ def _turns(transcript: Transcript) -> Finding:
 def _system(transcript: Transcript) -> Finding:
     short, long, alone = (reply_at(transcript, step) for step in ("system-short", "system-long", "alone"))
     for found in (short, long):
-        missing = _PART.unless_answered(_SYSTEM_COUNTED, found, alone)
+        missing = _PART.unless_answered(_SYSTEM_COUNTED, found, alone, what="a system message")
         if missing is not None:
             return missing
     seen = sent(short, long)
@@ -143,7 +143,7 @@ def _pair(transcript: Transcript, name: str, check: str, where: str, control: st
         for side in ("one", "other")
     ]
     for found in replies:
-        missing = _PART.unless_answered(check, found, reply_at(transcript, control))
+        missing = _PART.unless_answered(check, found, reply_at(transcript, control), what=f"a word {where}")
         if missing is not None:
             return missing
     one, other = (found for found in replies if isinstance(found, reply.Answer))

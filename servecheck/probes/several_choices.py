@@ -79,7 +79,7 @@ def judge(transcript: Transcript, params: SeveralChoicesParams) -> Iterator[Find
             name, wanted, answer = "two", 2, two
         elif isinstance(answer, reply.Answer):
             yield part.held(_LARGE, f"n {params.n} is taken", answer)
-        missing = part.unless_answered(_COUNT, answer, control)
+        missing = part.unless_answered(_COUNT, answer, control, what=f"n {wanted}")
         if missing is not None:
             yield missing
             continue

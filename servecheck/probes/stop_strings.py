@@ -3,7 +3,9 @@
 What it does: asks greedily (twice, so that the second is not a cold prompt), cuts stop strings out of the server's own
 text, and asks again with each: one from its first ten characters, given as a string; one that is a whole word without
 the space before it, as a list; one that begins inside a word and runs over several tokens, as the second of a list.
-Plain and streamed, and the last one on the completions route too.
+Plain and streamed, and the last one on the completions route too. Then it asks for a text of short common words and
+cuts three of those out, each without the space before it, the first one streamed too: such a word is one token with
+its space and another token without, so a server that compares tokens misses it and still finds every rarer word.
 
 Why it matters: agents and templates end a turn with a stop string. Where it is missed the model talks on, where it is
 included or half of it is streamed the parser behind it trips.
@@ -15,7 +17,7 @@ before the stop string is asked for once more, and then says nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from pydantic import Field
@@ -37,6 +39,16 @@ _ACROSS = 9  # characters of the cut that runs over several tokens
 _SAME = 12  # characters behind the stop string that show that nothing was stopped
 _NEVER = "@@never said@@"
 _MODES = {"": Mode.NON_STREAM, "-stream": Mode.STREAM}
+# Words that tokenizers hold whole, with and without the space before them; what else is short comes behind.
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "one two three four five six seven eight nine ten the and you not that with for can this are but all was have "
+        "her his they who what will from out our your more about into than them some time only when would there may "
+        "just like good day man old new first last long here name help thank please red blue green",
+    )
+)
+_PLACES = ("first", "second", "third")
 
 
 class StopStringsParams(Params):
@@ -47,6 +59,10 @@ class StopStringsParams(Params):
     )
     completion_prompt: str = Field(
         default="The harbour was busy that morning, because", description="The prompt on the completions route."
+    )
+    words_prompt: str = Field(
+        default="Repeat: one two three four five six seven eight nine ten.",
+        description="The user's message that makes the server say short common words.",
     )
     max_tokens: int = Field(default=64, ge=16, le=4096, description="Room for each answer.")
     thinking_tokens: int = Field(
@@ -61,57 +77,77 @@ class Cut(NamedTuple):
     at: int
     stop: str
     sent: Json
+    modes: tuple[str, ...] = tuple(_MODES)
 
 
 def cuts(text: str, thought: str = "") -> tuple[Cut, ...]:
     """Return the stop strings to try on a text; each is nowhere before its place, nor in the thought before it."""
 
-    def fits(at: int, stop: str) -> bool:
-        return bool(stop.strip()) and text.find(stop) == at and stop not in thought
-
     made: list[Cut] = []
     for at in (*range(1, _EARLY), 0):
         stop = text[at : at + 4]
-        if len(stop) == 4 and fits(at, stop):
+        if len(stop) == 4 and _fits(text, thought, at, stop):
             made.append(Cut("early", at, stop, stop))
             break
     late = _LATE if len(text) >= _LATE + 20 else len(text) // 3
     words = [found for found in re.finditer(r"(?<=\s)\w{3,}", text) if found.start() >= late]
-    word = next((found for found in words if fits(found.start(), found.group())), None)
+    word = next((found for found in words if _fits(text, thought, found.start(), found.group())), None)
     if word is not None:
         made.append(Cut("word", word.start(), word.group(), [word.group()]))
     for found in words:
         at = found.start() + 1
         stop = text[at : at + _ACROSS].rstrip()
-        if " " in stop and len(stop) > _ACROSS // 2 and fits(at, stop):
+        if " " in stop and len(stop) > _ACROSS // 2 and _fits(text, thought, at, stop):
             made.append(Cut("across", at, stop, [_NEVER, stop]))
             break
     return tuple(made)
 
 
+def bare_words(text: str, thought: str = "") -> tuple[Cut, ...]:
+    """Return up to three short words of a text without the space before them, the commonest sort first."""
+    found = re.finditer(r"(?<= )[a-z]{2,6}(?![A-Za-z])", text)
+    fitting = [match for match in found if _fits(text, thought, match.start(), match.group())]
+    ranked = sorted(fitting, key=lambda match: (match.group() not in _COMMON, len(match.group()) < 3, match.start()))
+    forms: tuple[Callable[[str], Json], ...] = (lambda stop: [stop], lambda stop: stop, lambda stop: [_NEVER, stop])
+    return tuple(
+        Cut(name, match.start(), match.group(), form(match.group()), tuple(_MODES) if name == _PLACES[0] else ("",))
+        for name, match, form in zip(_PLACES, ranked, forms, strict=False)
+    )
+
+
+def _fits(text: str, thought: str, at: int, stop: str) -> bool:
+    return bool(stop.strip()) and text.find(stop) == at and stop not in thought
+
+
 class _Arm(NamedTuple):
-    """One route: its greedy control and what its steps are called."""
+    """One route and prompt: its greedy control, what its steps are called, and how its stop strings are cut."""
 
     route: Route
     control: str
     prefix: str
-    names: tuple[str, ...]
+    cut: Callable[[str, str], tuple[Cut, ...]]
+
+
+def _across(text: str, thought: str) -> tuple[Cut, ...]:
+    return tuple(cut for cut in cuts(text, thought) if cut.name == "across")
 
 
 _ARMS = (
-    _Arm(Route.CHAT, "greedy", "", ("early", "word", "across")),
-    _Arm(Route.COMPLETIONS, "completions-greedy", "completions-", ("across",)),
+    _Arm(Route.CHAT, "greedy", "", cuts),
+    _Arm(Route.CHAT, "words-greedy", "words-", bare_words),
+    _Arm(Route.COMPLETIONS, "completions-greedy", "completions-", _across),
 )
 
 
 async def drive(session: Session, params: StopStringsParams, _: Transcript | None) -> None:
-    """Greedy twice on each route, then every stop string in both modes; once more where the text went another way."""
+    """Greedy twice for each prompt, then every stop string; once more where the text went another way."""
     for arm in _ARMS:
         chat = arm.route is Route.CHAT
         path = "/chat/completions" if chat else "/completions"
         body: dict[str, Json] = {"max_tokens": params.max_tokens, "temperature": 0, "top_p": 1}
         if chat:
-            body["messages"] = [{"role": "user", "content": params.prompt}]
+            asked_for = params.prompt if arm.control == "greedy" else params.words_prompt
+            body["messages"] = [{"role": "user", "content": asked_for}]
         else:
             body["prompt"] = params.completion_prompt
         cold = await session.post(f"{arm.prefix}cold", path, body)
@@ -119,7 +155,7 @@ async def drive(session: Session, params: StopStringsParams, _: Transcript | Non
             body["max_tokens"] = params.thinking_tokens
         await session.post(arm.control, path, body)
         for cut in _cuts(session.transcript, arm):
-            for suffix in _MODES:
+            for suffix in cut.modes:
                 step = f"{arm.prefix}{cut.name}{suffix}"
                 asked: dict[str, Json] = {**body, "stop": cut.sent} | ({"stream": True} if suffix else {})
                 await session.post(step, path, asked)
@@ -133,8 +169,7 @@ def _all_thought(answer: reply.Reply) -> bool:
 
 def _cuts(transcript: Transcript, arm: _Arm) -> tuple[Cut, ...]:
     control = answer_at(transcript, arm.control)
-    found = cuts(control.text, control.first.reasoning) if control else ()
-    return tuple(cut for cut in found if cut.name in arm.names)
+    return arm.cut(control.text, control.first.reasoning) if control else ()
 
 
 def _wandered(transcript: Transcript, arm: _Arm, cut: Cut, step: str) -> bool:
@@ -148,31 +183,40 @@ def _wandered(transcript: Transcript, arm: _Arm, cut: Cut, step: str) -> bool:
 
 def judge(transcript: Transcript, _: StopStringsParams) -> Iterator[Finding]:
     """Judge each cut against the control's text before it."""
-    for arm in _ARMS:
-        control = reply_at(transcript, arm.control)
-        part = Part(route=arm.route)
-        missing = part.unless_answered(_ENDS, control)
-        if missing is not None:
-            yield missing
-            continue
-        assert isinstance(control, reply.Answer)
-        found = _cuts(transcript, arm)
-        if not found:
-            yield part.undetermined(_ENDS, f"no stop string can be cut from {quote(control.text)}", control)
+    for route in (Route.CHAT, Route.COMPLETIONS):
+        answered: list[_Arm] = []
+        for arm in _ARMS:
+            if arm.route is not route:
+                continue
+            control, part = reply_at(transcript, arm.control), Part(route=route)
+            missing = part.unless_answered(_ENDS, control)
+            if missing is None:
+                answered.append(arm)
+                if not _cuts(transcript, arm):
+                    yield part.undetermined(_ENDS, f"no stop string can be cut from {_said(control)}", *sent(control))
+            elif control is not None or arm.cut is not bare_words:
+                # The second prompt of a route that was never asked adds nothing to what the first one says.
+                yield missing
         for suffix, mode in _MODES.items():
-            yield from _judge_mode(transcript, arm, control, found, suffix, Part(route=arm.route, mode=mode))
+            yield from _judge_mode(transcript, answered, suffix, Part(route=route, mode=mode))
 
 
-def _judge_mode(
-    transcript: Transcript, arm: _Arm, control: reply.Answer, found: tuple[Cut, ...], suffix: str, part: Part
-) -> Iterator[Finding]:
-    answers = []
-    for cut in found:
-        step = f"{arm.prefix}{cut.name}{suffix}"
-        answers.append(reply_at(transcript, f"{step}-again") or reply_at(transcript, step))
-    said = [_judge_cut(part, cut, control, answer) for cut, answer in zip(found, answers, strict=True)]
-    works = any(finding.check == _ENDS and finding.outcome is Outcome.HELD for each in said for finding in each)
-    for answer, each in zip(answers, said, strict=True):
+def _said(control: reply.Reply | None) -> str:
+    return quote(control.text) if isinstance(control, reply.Answer) else "no answer"
+
+
+def _judge_mode(transcript: Transcript, arms: list[_Arm], suffix: str, part: Part) -> Iterator[Finding]:
+    said: list[tuple[reply.Reply | None, list[Finding]]] = []
+    for arm in arms:
+        control = answer_at(transcript, arm.control)
+        assert control is not None
+        for cut in _cuts(transcript, arm):
+            if suffix in cut.modes:
+                step = f"{arm.prefix}{cut.name}{suffix}"
+                answer = reply_at(transcript, f"{step}-again") or reply_at(transcript, step)
+                said.append((answer, _judge_cut(part, cut, control, answer)))
+    works = any(finding.check == _ENDS and finding.outcome is Outcome.HELD for _, each in said for finding in each)
+    for answer, each in said:
         for finding in each:
             if finding.outcome is Outcome.NO_EFFECT and works:
                 # Another stop string does end the text in this mode: this one was not ignored, it was missed.
@@ -182,7 +226,8 @@ def _judge_mode(
 
 
 def _judge_cut(part: Part, cut: Cut, control: reply.Answer, answer: reply.Reply | None) -> list[Finding]:
-    missing = part.unless_answered(_ENDS, answer, control)
+    sent_as = "a string" if isinstance(cut.sent, str) else "a list"
+    missing = part.unless_answered(_ENDS, answer, control, what=f"stop {quote(cut.stop, 20)} as {sent_as}")
     if missing is not None:
         return [missing]
     assert isinstance(answer, reply.Answer)
@@ -250,7 +295,7 @@ PROBE = Probe(
     params=StopStringsParams,
     drive=drive,
     judge=judge,
-    requests=12,
-    prompt_tokens=350,
-    output_tokens=420,
+    requests=18,
+    prompt_tokens=560,
+    output_tokens=560,
 )

@@ -59,6 +59,15 @@ _VARIANTS: dict[str, dict[str, Json]] = {
     "tools": {"tools": [_TOOL]},
 }
 
+_WHERE = {
+    "plain": "in a plain stream",
+    "usage": "with include_usage",
+    "logprobs": "with logprobs",
+    "two-choices": "with n 2",
+    "tools": "with tools",
+}
+"""Each variant as a reason names it."""
+
 
 async def drive(session: Session, params: StreamingFramesParams, _: Transcript | None) -> None:
     """Stream the prompt in every variant."""
@@ -116,7 +125,7 @@ def judge(transcript: Transcript, _: StreamingFramesParams) -> Iterator[Finding]
     for name, exchange in answered:
         early = reply.not_answered(exchange)
         if early is not None and (not exchange.body or exchange.status != _OK):
-            yield _PART.violated("answers-as-stream", f"{name}: {early.what}", exchange)
+            yield _PART.violated("answers-as-stream", f"{_WHERE[name]}: {early.what}", exchange)
             return
         unstreamed = _unstreamed(name, exchange)
         if unstreamed is not None:
@@ -142,7 +151,7 @@ def _unstreamed(name: str, exchange: Exchange) -> Finding | None:
         return None
     if dig(body, "choices") is None:
         return None
-    return _PART.no_effect("answers-as-stream", f"{name}: stream was asked for, one whole reply came", exchange)
+    return _PART.no_effect("answers-as-stream", f"{_WHERE[name]}: stream was asked for, one whole reply came", exchange)
 
 
 def _frames(name: str, exchange: Exchange) -> _Frames:
@@ -177,12 +186,22 @@ def _of(streams: list[_Frames]) -> list[Exchange]:
 
 
 def _judged(check: str, rule: Callable[[_Frames], str], streams: list[_Frames]) -> Finding:
-    """Judge one rule over all variants: the first that breaks it is the evidence."""
-    for stream in streams:
-        problem = rule(stream)
-        if problem:
-            return _PART.violated(check, f"{stream.variant}: {problem}", stream.exchange, variant=stream.variant)
-    return _PART.held(check, f"in {len(streams)} kinds of request", *_of(streams))
+    """Judge one rule over all variants, and say in which of them it breaks: the first is the evidence."""
+    broken = [(stream, problem) for stream in streams if (problem := rule(stream))]
+    if not broken:
+        return _PART.held(check, f"in {len(streams)} kinds of request", *_of(streams))
+    first, problem = broken[0]
+    names = " and ".join(_WHERE[stream.variant] for stream, _ in broken)
+    if len(broken) < len(streams):
+        rest = (
+            "streams of one choice are"
+            if [stream.variant for stream, _ in broken] == ["two-choices"]
+            else "the others are"
+        )
+        why = f"only {names}: {problem}; {rest} right"
+    else:
+        why = f"{names if len(streams) == 1 else f'in all {len(streams)} kinds of request'}: {problem}"
+    return _PART.violated(check, why, first.exchange, variant=first.variant)
 
 
 def _content_type(stream: _Frames) -> str:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from servecheck.model import Ending, Exchange, Json
 from servecheck.read import sse
-from servecheck.read.text import dig, number, parse, quote, string
+from servecheck.read.text import dig, number, parse, quote, seconds, string
 
 __all__ = [
     "Answer",
@@ -46,12 +46,13 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts as reported; ``None`` is not reported, which is not zero."""
+    """Token counts as reported; ``None`` is not reported, not zero. ``reasoning`` is part of ``completion``."""
 
     prompt: int | None
     completion: int | None
     total: int | None
     cached: int | None
+    reasoning: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,7 @@ def not_answered(exchange: Exchange) -> Refusal | Failure | None:
     """Return the refusal or failure that shows before the body is read, ``None`` where there is a whole 2xx reply."""
     if exchange.status is None:
         if exchange.ending is Ending.DEADLINE:
-            return Failure(exchange=exchange, what=f"no reply within {exchange.ended_at:.0f} s")
+            return Failure(exchange=exchange, what=f"no reply within {seconds(exchange.ended_at)}")
         return Failure(exchange=exchange, what=f"no reply: {exchange.detail or exchange.ending}")
     if exchange.status >= 400:
         message = error_message(exchange.body)
@@ -155,7 +156,7 @@ def not_answered(exchange: Exchange) -> Refusal | Failure | None:
     if exchange.ending is Ending.DEADLINE:
         return Failure(
             exchange=exchange,
-            what=f"reply not finished within {exchange.ended_at:.0f} s, {len(exchange.body)} bytes came",
+            what=f"reply not finished within {seconds(exchange.ended_at)}, {len(exchange.body)} bytes came",
         )
     if exchange.ending in (Ending.TRUNCATED, Ending.UNREACHABLE):
         return Failure(exchange=exchange, what=f"reply cut after {len(exchange.body)} bytes: {exchange.detail}")
@@ -196,6 +197,9 @@ def usage_of(body: Json) -> Usage | None:
         completion=number(usage.get("completion_tokens")),
         total=number(usage.get("total_tokens")),
         cached=cached,
+        # SGLang gives it in both places.
+        reasoning=number(dig(usage, "completion_tokens_details", "reasoning_tokens"))
+        or number(usage.get("reasoning_tokens")),
     )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from servecheck.model import Json
 
-__all__ = ["dig", "garbage", "number", "parse", "quote", "string"]
+__all__ = ["dig", "garbage", "number", "parse", "quote", "seconds", "string"]
 
 _MIN_GARBAGE = 8  # shorter texts are too short to call anything
 
@@ -61,6 +61,11 @@ def quote(text: str | bytes, limit: int = 80) -> str:
         text = text.decode("utf-8", "backslashreplace")
     flat = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
     return f"“{flat}”" if len(flat) <= limit else f"“{flat[: limit - 1]}…”"
+
+
+def seconds(value: float) -> str:
+    """Return a time as a reader would say it: ``300 s``, ``0.3 s``."""
+    return f"{value:.0f} s" if value >= 10 else f"{round(value, 1):g} s"
 
 
 def garbage(text: str) -> str:

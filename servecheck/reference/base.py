@@ -297,6 +297,11 @@ class Base(Engine):
             answer.thought = tally.thoughts.get(answer.index, 0)
         return made
 
+    def token_ids(self, job: Job, answer: Answer) -> Event:
+        """Return the ids of all generated tokens, the end token included, where they are asked for."""
+        wanted = fields.boolean(job.body, "return_token_ids")
+        return {"token_ids": [step.token for step in answer.steps]} if wanted else {}
+
     def usage(self, job: Job, tally: Tally) -> Event:
         """Return the usage object: exact, and ``total_tokens`` is the sum."""
         prompt = sum(len(entry.ids) for entry in job.prompts)

@@ -33,13 +33,21 @@ OUTCOME_WORDS = {
 
 
 def checks_seen(run: RunReport, cell: Cell) -> Iterator[CheckSeen]:
-    """Fold findings that say the same in several trials; what did not hold comes first."""
+    """Fold findings that say the same in several trials; what did not hold comes first.
+
+    The first of such trials is the evidence that is shown; of the others the reader gets the ids.
+    """
     folded: dict[tuple[object, ...], list[Finding]] = {}
     for finding in cell.findings:
         key = (finding.check, finding.outcome, finding.why, finding.route, finding.mode, finding.scenario)
         folded.setdefault(key, []).append(finding)
     for same in sorted(folded.values(), key=lambda same: same[0].outcome is Outcome.HELD):
+        same.sort(key=lambda finding: finding.trial)
         first = same[0]
+        by_trial: dict[int, dict[str, None]] = {}
+        for finding in same:
+            by_trial.setdefault(finding.trial, {}).update(dict.fromkeys(finding.evidence))
+        shown = tuple(by_trial.pop(first.trial))
         check = run.checks.get(first.check) or Check(id=first.check, rule="", level=first.level, source="")
         rest = {name: value for name, value in first.measured.items() if name not in {"expected", "actual"}}
         yield CheckSeen(
@@ -54,7 +62,8 @@ def checks_seen(run: RunReport, cell: Cell) -> Iterator[CheckSeen]:
             measured=figures(rest),
             expected=_given(first, "expected"),
             actual=_given(first, "actual"),
-            evidence=tuple(dict.fromkeys(i for finding in same for i in finding.evidence)),
+            evidence=shown,
+            again=tuple((trial, tuple(ids)) for trial, ids in by_trial.items() if ids),
         )
 
 

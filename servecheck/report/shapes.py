@@ -135,7 +135,7 @@ class PropertyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSeen:
-    """What one check saw, equal trials folded into one."""
+    """What one check saw, equal trials folded into one: ``evidence`` is the first trial's, ``again`` the others'."""
 
     check: str
     level: Level
@@ -149,6 +149,7 @@ class CheckSeen:
     expected: str | None
     actual: str | None
     evidence: tuple[str, ...]
+    again: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

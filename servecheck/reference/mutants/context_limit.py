@@ -42,24 +42,6 @@ class FrontCutInSilence(ReferenceServer):
         return super().chat_job(body)
 
 
-class _Unlisted(ReferenceServer):
-    """Lists no limit, and caps the output instead of naming it."""
-
-    def limit_of(self, body: Event, room: int, default: int | None = None, low: int = 1) -> int:
-        """Cap."""
-        wanted = body.get("max_tokens")
-        capped = {**body, "max_tokens": min(wanted, 64)} if isinstance(wanted, int) else body
-        return super().limit_of(capped, room, default, low)
-
-    def model_entry(self) -> Event:
-        """List the model without its length."""
-        return {name: value for name, value in super().model_entry().items() if name != "max_model_len"}
-
-
-class FrontCutUnlisted(_Unlisted, FrontCutInSilence):
-    """Drops the front of a long prompt, and does not say anywhere how long one may be."""
-
-
 class TooLongIs500(ReferenceServer):
     """Turns every refusal for length into a 500, which clients try again."""
 
@@ -164,10 +146,6 @@ class LimitUnlisted(ReferenceServer):
         return {name: value for name, value in super().model_entry().items() if name != "max_model_len"}
 
 
-class LimitOnlyInRefusal(_Unlisted):
-    """Lists no limit, caps the output, and names the limit when a prompt is longer."""
-
-
 class OutputCapped(ReferenceServer):
     """Takes any wish for output and stops where the room ends."""
 
@@ -213,14 +191,6 @@ MUTANTS = (
         config=_SMALL,
     ),
     Mutant(
-        id="front-cut-unlisted",
-        server=FrontCutUnlisted,
-        trips=((_REFUSED, _V),),
-        source="ollama/ollama#4967",
-        config=_SMALL,
-        models=("declining",),
-    ),
-    Mutant(
         id="too-long-is-500",
         server=TooLongIs500,
         trips=((_REFUSED, _V), ("too-much-output-is-no-server-error", _V)),
@@ -262,7 +232,6 @@ MUTANTS = (
 
 HARMLESS = (
     Harmless(id="limit-unlisted", server=LimitUnlisted, config=_SMALL),
-    Harmless(id="limit-only-in-refusal", server=LimitOnlyInRefusal, config=_SMALL, models=("declining",)),
     Harmless(id="output-capped", server=OutputCapped, config=_SMALL),
     Harmless(id="other-status", server=OtherStatus, config=_SMALL),
     Harmless(id="other-words", server=OtherWords, config=_SMALL),

@@ -12,6 +12,7 @@ from servecheck.reference.base import Tally
 from servecheck.reference.engine import Job, Prompt
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.mutants.context_limit import FrontCutInSilence
 from servecheck.reference.server import ReferenceServer
 from servecheck.reference.tokens import encode
 
@@ -71,7 +72,38 @@ class GarbageWhenLong(ReferenceServer):
         return [(encode("!")[0], 0.0)] if len(prompt) > _CHUNK else found
 
 
+class _Unlisted(ReferenceServer):
+    """Lists no limit, and caps the output instead of naming it."""
+
+    def limit_of(self, body: Event, room: int, default: int | None = None, low: int = 1) -> int:
+        """Cap."""
+        wanted = body.get("max_tokens")
+        capped = {**body, "max_tokens": min(wanted, 64)} if isinstance(wanted, int) else body
+        return super().limit_of(capped, room, default, low)
+
+    def model_entry(self) -> Event:
+        """List the model without its length."""
+        return {name: value for name, value in super().model_entry().items() if name != "max_model_len"}
+
+
+class CutUnlisted(_Unlisted, FrontCutInSilence):
+    """Drops the front of a long prompt, and does not say anywhere how long one may be."""
+
+
+class FailsUnlisted(_Unlisted):
+    """Says nowhere how long a prompt may be, and fails inside on a longer one."""
+
+    def check_length(self, ids: Sequence[int]) -> None:
+        """Fail."""
+        if len(ids) >= self.max_model_len:
+            raise ApiError("index out of range", status=500, kind="InternalServerError")
+
+
 # --------------------------------------------------------------------------- odd, but right
+
+
+class LimitOnlyInRefusal(_Unlisted):
+    """Lists no limit, caps the output, and names the limit when a prompt is longer."""
 
 
 class LimitGivenTooHigh(ReferenceServer):
@@ -93,7 +125,7 @@ class CountsRoughly(ReferenceServer):
 
 
 _V = Outcome.VIOLATED
-_ANSWERED = "near-limit-prompt-is-answered"
+_ANSWERED, _FITS = "near-limit-prompt-is-answered", "prompt-of-unknown-fit-is-refused-or-read-whole"
 
 MUTANTS = (
     Mutant(id="half-is-too-much", server=HalfIsTooMuch, trips=((_ANSWERED, Outcome.REFUSED),), config=_SMALL),
@@ -114,6 +146,22 @@ MUTANTS = (
         models=("obedient", "reasoning"),
     ),
     Mutant(
+        id="cut-unlisted",
+        server=CutUnlisted,
+        trips=((_FITS, _V),),
+        source="ollama/ollama#4967",
+        config=_SMALL,
+        models=("declining",),
+    ),
+    Mutant(
+        id="fails-unlisted",
+        server=FailsUnlisted,
+        trips=((_FITS, _V),),
+        source="kserve/kserve#3886",
+        config=_SMALL,
+        models=("declining",),
+    ),
+    Mutant(
         id="garbage-when-long",
         server=GarbageWhenLong,
         trips=(("near-limit-text-is-not-garbage", _V),),
@@ -124,5 +172,6 @@ MUTANTS = (
 
 HARMLESS = (
     Harmless(id="limit-given-too-high", server=LimitGivenTooHigh, config=_SMALL),
+    Harmless(id="limit-only-in-refusal", server=LimitOnlyInRefusal, config=_SMALL, models=("declining",)),
     Harmless(id="counts-roughly", server=CountsRoughly, config=_SMALL),
 )

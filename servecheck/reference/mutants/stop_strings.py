@@ -13,6 +13,7 @@ from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
+from servecheck.reference.tokens import encode
 
 __all__ = ["HARMLESS", "MUTANTS"]
 
@@ -67,6 +68,21 @@ class StopAtTokenBoundary(ReferenceServer):
     def stops_of(self, body: Event) -> tuple[str, ...]:
         """Lose what is a single word without a space."""
         return tuple(stop for stop in super().stops_of(body) if not stop.isalpha() or isinstance(body["stop"], str))
+
+
+class MissesBareWords(ReferenceServer):
+    """Compares a stop string that is one token with tokens: a short word without its space is one that never comes.
+
+    Anything longer is looked for as text.
+    """
+
+    def stops_of(self, body: Event) -> tuple[str, ...]:
+        """Lose the short words."""
+        return tuple(stop for stop in super().stops_of(body) if not (stop.isalpha() and self._one_token(stop)))
+
+    @staticmethod
+    def _one_token(stop: str) -> bool:
+        return len(stop) <= 6 and len(encode(stop)) == 1
 
 
 class StopIncluded(ReferenceServer):
@@ -201,6 +217,7 @@ MUTANTS = (
     Mutant(id="stop-string-form-ignored", server=StopStringFormIgnored, trips=((_ENDS, _V),)),
     Mutant(id="first-stop-only", server=FirstStopOnly, trips=((_ENDS, _V),)),
     Mutant(id="stop-at-token-boundary", server=StopAtTokenBoundary, trips=((_ENDS, _V),)),
+    Mutant(id="misses-bare-words", server=MissesBareWords, trips=((_ENDS, _V),)),
     Mutant(id="stop-included", server=StopIncluded, trips=((_ENDS, _V),), source="vllm-project/vllm#1973"),
     Mutant(
         id="stop-prefix-streamed",

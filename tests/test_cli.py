@@ -1,0 +1,546 @@
+"""The command line as its users see it: whole output and exit code, against servers on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from servecheck import cli, features
+from servecheck.errors import nearest
+from servecheck.probes import discover
+from servecheck.reference.asgi import Reply, Request, json_reply
+from servecheck.reference.mock import background
+from servecheck.reference.server import ReferenceServer
+from servecheck.report.files import FORMATS
+from tests.golden import check_golden
+
+REPORTS = {"run.jsonl", "results.json", "report.md", "report.html", "evidence.md", "summary.md", "junit.xml"}
+QUICK = ["--feature", "chat.basic", "--feature", "identity.models", "--trials", "1"]
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch, tmp_path):
+    for name in tuple(os.environ):
+        if name.startswith(("OPENAI_", "SERVECHECK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def servecheck(*words: str | Path) -> Said:
+    """Run the command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    before, sys.argv = sys.argv, ["servecheck", *map(str, words)]
+    code: object = 0
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            cli.main()
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        sys.argv = before
+    return Said(code if isinstance(code, int) else 0 if code is None else 1, out.getvalue(), err.getvalue())
+
+
+def shown(words: Sequence[str | Path], said: Said) -> str:
+    """Return a session as a reader would see it, volatile parts replaced."""
+    text = f"$ servecheck {' '.join(map(str, words))}\n{said.err}{said.out}[exit {said.code}]\n"
+    text = text.replace(str(Path.cwd()), "/tmp/here")
+    text = re.sub(r"127\.0\.0\.1([:-])\d{4,5}", r"127.0.0.1\1PORT", text)
+    text = re.sub(r"localhost:\d{4,5}", "localhost:PORT", text)
+    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+
+
+@contextlib.contextmanager
+def listening(backlog: int = 8) -> Iterator[str]:
+    """A port that accepts connections and never answers."""
+    with socket.socket() as quiet:
+        quiet.bind(("127.0.0.1", 0))
+        quiet.listen(backlog)
+        yield f"http://127.0.0.1:{quiet.getsockname()[1]}"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with background(ReferenceServer(decode_seconds=0.001)) as found:
+        yield found
+
+
+@pytest.fixture
+def slow_url() -> Iterator[str]:
+    with background(ReferenceServer(decode_seconds=0.01)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def recorded(url, tmp_path_factory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("recorded") / "run"
+    assert servecheck("run", url, "--out", folder, "-q", *QUICK).code == 0
+    return folder
+
+
+def process(*words: str | Path, **env: str) -> subprocess.Popen[str]:
+    """Start the command line as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "servecheck", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1]), "PYTHONUNBUFFERED": "1", **env},
+    )
+
+
+# --------------------------------------------------------------------------- help and listings
+
+
+COMMANDS = ["", "run", "demo", "judge", "report", "list", "list features", "explain", "schema", "lint", "selftest"]
+COMMANDS += ["mock"]
+
+
+def test_help_is_as_reviewed():
+    script = (
+        "import sys\nfrom servecheck import cli\n"
+        f"for words in {COMMANDS!r}:\n"
+        "    print('$ servecheck', *words.split(), '--help', flush=True)\n"
+        "    sys.argv = ['servecheck', *words.split(), '--help']\n"
+        "    try: cli.main()\n"
+        "    except SystemExit as ended: print(f'[exit {ended.code or 0}]', flush=True)\n"
+    )
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    pinned = {"COLUMNS": "110", "TERM": "dumb", "NO_COLOR": "1", "LANG": "C.UTF-8", "PYTHONUTF8": "1"}
+    command = [sys.executable, "-c", script]
+    ran = subprocess.run(command, env={**env, **pinned}, capture_output=True, text=True, check=True)
+    check_golden("cli/help.txt", re.sub(r"[ \t]+$", "", ran.stdout, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("kind", ["features", "probes", "scenarios", "checks"])
+def test_listings_name_everything_in_text_and_in_json(kind):
+    text, as_json = servecheck("list", kind), servecheck("list", kind, "--json")
+    assert (text.code, as_json.code, text.err, as_json.err) == (0, 0, "", "")
+    assert servecheck("list", kind, "--format", "json") == as_json
+    rows = json.loads(as_json.out)
+    assert [line.split()[0] for line in text.out.splitlines()] == [row["id"] for row in rows]
+    assert len(rows) == len({row["id"] for row in rows})
+
+
+def test_every_feature_is_listed_in_display_order_with_what_tests_it():
+    rows = json.loads(servecheck("list", "features", "--json").out)
+    assert [row["id"] for row in rows] == [feature.id for feature in features.FEATURES]
+    chat = next(row for row in rows if row["id"] == "chat.basic")
+    assert chat["probes"] == ["chat_basic"]
+    assert {"id", "title", "group", "core", "question", "probes"} <= chat.keys()
+    assert servecheck("list", "features").out.count("no-probe") == sum(not row["probes"] for row in rows)
+
+
+def test_everything_that_is_listed_can_be_explained():
+    probes = discover()
+    checks = [check.id for probe in probes.values() for check in probe.checks]
+    for name in (*checks, *probes, *features.BY_ID, "server-stays-healthy", "reply-comes-within-the-deadline"):
+        said = servecheck("explain", name)
+        assert (said.code, said.err) == (0, ""), name
+        assert len(said.out) > 60, name
+
+
+@pytest.mark.parametrize("name", ["scenario", "results", "endpoints"])
+def test_schemas_are_printed_as_json(name):
+    said = servecheck("schema", name)
+    assert said.code == 0
+    assert json.loads(said.out)["$schema"].startswith("http://json-schema.org/draft-07/")
+
+
+def test_the_version_is_printed():
+    said = servecheck("--version")
+    assert said.code == 0
+    assert re.fullmatch(r"servecheck \d+\.\d+\.\d+\n", said.out)
+
+
+def test_help_waits_for_no_http_client():
+    script = (
+        "import sys\nfrom servecheck import cli\nsys.argv = ['servecheck', 'run', '--help']\n"
+        "try: cli.main()\nexcept SystemExit: pass\n"
+        "print(sorted({'httpx', 'httpx2', 'openai', 'jinja2', 'jsonschema', 'uvicorn'} & set(sys.modules)))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+# --------------------------------------------------------------------------- usage
+
+
+SCENARIO = """\
+schema: servecheck/scenario/v1
+id: mine
+title: Mine
+feature: chat.basic
+probe: chat_basic
+why: Because.
+with:
+  max_token: 5
+"""
+
+
+def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tmp_path):
+    """One golden for all: nothing is sent by any of them, so the host is one that nobody serves."""
+    (tmp_path / "mine.yaml").write_text(SCENARIO)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "ends.yaml").write_text("schema: servecheck/endpoints/v1\nendpoints: {gpu: {base_uri: 'http://gpu'}}\n")
+    host = "http://127.0.0.1:9999"
+    sessions = [
+        servecheck_lines
+        for words in (
+            ["run"],
+            ["run", "gpu"],
+            ["run", "http://user:pass@gpu"],
+            ["run", host, "--feature", "chat.basics"],
+            ["run", host, "--feature", "nope"],
+            ["run", host, "--feature", "nope*"],
+            ["run", host, "--suite", "smokey"],
+            ["run", host, "--fail-on", "blockers"],
+            ["run", host, "--allow", "dangerus"],
+            ["run", host, "--budget", "reqests=4"],
+            ["run", host, "--budget", "reqests=4", "--dry-run"],
+            ["run", host, "--scenario", "mine.yaml"],
+            ["run", host, "--scenario", "none.yaml"],
+            ["run", host, "--endpoints", "ends.yaml"],
+            ["run", host, "--header", "X-Auth-Token: abc"],
+            ["run", host, "--header", "Ocp-Apim-Subscription-Key: abc"],
+            ["run", host, "--api-key-env", "gpu=KEY"],
+            ["run", host, "--api-key-env", "sk-abcdef"],
+            ["run", f"a={host}", f"b={host}", "--reference", "aa"],
+            ["run", host, "--out", "full"],
+            ["run", host, "--out", "file"],
+            ["run", host, "--out", "file/below"],
+            ["run", host, "--resume", "full"],
+            ["run", "--resume", "nowhere"],
+            ["run", "--resume", "full"],
+            ["judge", "nowhere"],
+            ["report", "full"],
+            ["report", "full", "--format", "markdwn"],
+            ["list", "features", "--format", "jsn"],
+            ["explain", "answer-has-txt"],
+            ["explain", "zzz"],
+            ["schema", "scenarios"],
+            ["lint", "mine.yaml"],
+            ["lint", "none.yaml"],
+            ["mock", "--mutant", "done-missin"],
+            ["mock", "--language", "obedien"],
+            ["demo", "--out", "full"],
+            ["demo", "--out", "file"],
+            ["demo", "--feature", "nope*", "--dry-run"],
+        )
+        for servecheck_lines in [shown(words, servecheck(*words))]
+    ]
+    check_golden("cli/mistakes.txt", "\n".join(sessions))
+    assert not (tmp_path / "runs").exists()
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--nope"],
+        ["nope"],
+        ["run", "h", "--trials", "0"],
+        ["list", "nope"],
+        ["report"],
+        ["judge", "a", "b"],
+    ],
+)
+def test_an_unknown_flag_or_command_is_exit_2(words):
+    said = servecheck(*words)
+    assert (said.code, said.out) == (2, "")
+    assert "Usage: servecheck" in said.err
+
+
+def test_a_port_in_use_is_one_message(url):
+    said = servecheck("mock", "--port", url.rsplit(":", 1)[1])
+    assert said.code == 2
+    assert re.fullmatch(r"servecheck: cannot listen on port \d+: .*; --port 0 takes any free one\n", said.err)
+
+
+def test_a_ca_file_that_is_none_leaves_no_folder_behind(tmp_path):
+    (tmp_path / "ca.pem").write_text("no PEM")
+    (tmp_path / "e.yaml").write_text(
+        "schema: servecheck/endpoints/v1\nendpoints: {gpu: {base_url: 'https://127.0.0.1:9', ca_file: ca.pem}}\n"
+    )
+    said = servecheck("run", "--endpoints", "e.yaml", "--out", "run")
+    assert said.code == 2
+    assert said.err.startswith("servecheck: endpoint 'gpu': cannot read ca_file")
+    assert not (tmp_path / "run").exists()
+
+
+# --------------------------------------------------------------------------- runs
+
+
+def test_a_run_is_shown_as_reviewed(url):
+    words = ["run", url, "--out", "run", *QUICK]
+    check_golden("cli/run.txt", shown(words, servecheck(*words)))
+    assert {path.name for path in Path("run").iterdir()} == REPORTS
+
+
+def test_two_endpoints_are_compared(url):
+    words = ["run", f"gpu={url}", f"tpu={url}", "--out", "run", *QUICK]
+    check_golden("cli/run-two.txt", shown(words, servecheck(*words)))
+
+
+def test_a_dry_run_sends_nothing(url):
+    with socket.socket() as watched:
+        watched.bind(("127.0.0.1", 0))
+        watched.listen()
+        watched.settimeout(0.2)
+        port = watched.getsockname()[1]
+        words = ["run", f"http://127.0.0.1:{port}", "--dry-run", *QUICK]
+        check_golden("cli/dry-run.txt", shown(words, servecheck(*words)))
+        with pytest.raises(TimeoutError):
+            watched.accept()
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_quiet_says_the_result_only_and_json_is_the_results_file(url):
+    quiet = servecheck("run", url, "--out", "a", "-q", *QUICK)
+    assert (quiet.code, quiet.err) == (0, "")
+    as_json = servecheck("run", url, "--out", "b", "--json", *QUICK)
+    assert (as_json.code, as_json.err) == (0, "")
+    assert as_json.out == Path("b/results.json").read_text()
+    assert json.loads(as_json.out)["schema"] == "servecheck/results/v1"
+
+
+def test_a_second_run_on_a_warm_server_says_the_same(url):
+    """Words that an earlier run has sent are in the prefix cache, so each run has words of its own."""
+    said = [servecheck("run", url, "--out", str(n), "-q", "--feature", "prefix_cache.reuse").code for n in (1, 2)]
+    assert said == [0, 0]
+    seeds = {json.loads(Path(f"{n}/run.jsonl").read_text().splitlines()[0])["settings"]["seed"] for n in (1, 2)}
+    assert len(seeds) == 2
+    servecheck("run", url, "--out", "3", "-q", "--seed", "mine", *QUICK)
+    assert json.loads(Path("3/run.jsonl").read_text().splitlines()[0])["settings"]["seed"] == "mine"
+
+
+class Refusing(ReferenceServer):
+    """Lists no models, so that one row is unsupported."""
+
+    async def reply_models(self, _: Request) -> Reply:
+        return json_reply({"error": {"message": "no list here"}}, 404)
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "two", "expected"),
+    [
+        (None, False, 1),
+        ("any", False, 1),
+        ("blocker", False, 1),
+        ("any", True, 1),
+        (None, True, 1),
+        ("behind", True, 1),
+    ],
+)
+def test_fail_on_says_what_makes_the_exit_code(url, fail_on, two, expected):
+    with background(Refusing(decode_seconds=0.001)) as bad:
+        words = ["run", *([f"gpu={url}"] if two else []), f"tpu={bad}", "--out", "run", "-q", "--model", "reference"]
+        said = servecheck(*words, *QUICK, *(["--fail-on", fail_on] if fail_on else []))
+    assert said.code == expected
+    assert {path.name for path in Path("run").iterdir()} >= REPORTS
+
+
+def test_a_budget_is_kept(url):
+    def spent(folder: str, requests: int) -> tuple[int, dict[str, str | None]]:
+        said = servecheck("run", url, "--out", folder, "-q", "--budget", f"requests={requests}", *QUICK)
+        results = json.loads(Path(folder, "results.json").read_text())
+        assert said.code == 0
+        return results["run"]["requests"], {cell["feature"]: cell["skip_code"] for cell in results["cells"]}
+
+    getting_to_know, codes = spent("a", 1)
+    assert (codes["identity.models"], codes["chat.basic"]) == ("budget", "budget")
+    assert spent("b", getting_to_know + 2)[0] == getting_to_know + 2
+
+
+def test_a_dead_host_is_an_error_with_a_report(tmp_path):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        words = ["run", f"http://127.0.0.1:{bound.getsockname()[1]}", "--out", "run", *QUICK]
+        said = servecheck(*words)
+    check_golden("cli/dead-host.txt", shown(words, said))
+    assert {path.name for path in Path("run").iterdir()} == REPORTS
+
+
+def test_a_host_that_accepts_and_never_answers_is_an_error_with_a_report(monkeypatch):
+    monkeypatch.setattr("servecheck.identify._GET_DEADLINE", 0.3)
+    with listening() as quiet:
+        words = ["run", quiet, "--out", "run", *QUICK]
+        said = servecheck(*words)
+    check_golden("cli/silent-host.txt", shown(words, said))
+    assert {path.name for path in Path("run").iterdir()} == REPORTS
+
+
+def test_several_models_must_be_chosen_from_and_the_report_is_there():
+    class Two(ReferenceServer):
+        def models_list(self):
+            return {"object": "list", "data": [{"id": "a"}, {"id": "b"}]}
+
+    with background(Two()) as two:
+        said = servecheck("run", f"gpu={two}", "--out", "run", "-q", *QUICK)
+    assert said.code == 2
+    assert said.err == "servecheck: endpoint 'gpu' serves 2 models (a, b); choose one with --model gpu=ID\n"
+    assert {path.name for path in Path("run").iterdir()} == REPORTS
+
+
+# --------------------------------------------------------------------------- cut short
+
+
+def mocked() -> tuple[subprocess.Popen[str], str]:
+    """Start a mock server as a process; the caller ends it."""
+    mock = process("mock")
+    assert mock.stdout is not None
+    return mock, mock.stdout.readline().strip()
+
+
+def end(running: subprocess.Popen[str]) -> Said:
+    out, err = running.communicate(timeout=60)
+    return Said(running.returncode, out, err)
+
+
+def wait_for_line(running: subprocess.Popen[str], mark: str) -> None:
+    assert running.stderr is not None
+    for line in running.stderr:
+        if mark in line:
+            return
+    raise AssertionError(f"no line with {mark!r}")
+
+
+TRIALS = 5
+SLOW = ["--feature", "chat.basic", "--trials", str(TRIALS)]
+
+
+def test_a_server_that_is_killed_in_the_middle_leaves_a_whole_report(monkeypatch, tmp_path):
+    monkeypatch.setattr("servecheck.runner._RECOVERY_SECONDS", 0.0)
+    mock, url = mocked()
+    count = 0
+
+    def kill_after_two(*, quiet: bool):
+        def watch(progress) -> None:
+            nonlocal count
+            count += progress.trial is not None
+            if count == 2:
+                mock.kill()
+                mock.wait()
+
+        return watch
+
+    monkeypatch.setattr("servecheck.progress.printer", kill_after_two)
+    try:
+        said = servecheck("run", url, "--out", "run", "--feature", "streaming.frames", *SLOW)
+    finally:
+        mock.kill()
+        mock.communicate()
+    assert said.code == 4
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["complete"]
+    chat = next(cell for cell in results["cells"] if cell["feature"] == "chat.basic")
+    assert chat["trials"][:2] == ["supported"] * 2
+    assert chat["trials"][2:] == ["error"]
+    frames = next(cell for cell in results["cells"] if cell["feature"] == "streaming.frames")
+    assert frames["status"] == "error"
+    assert {path.name for path in Path("run").iterdir()} == REPORTS
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_run_is_exit_130_with_a_report_and_can_be_gone_on_with(slow_url, number):
+    running = process("run", slow_url, "--out", "run", *SLOW)
+    wait_for_line(running, "(look 2)")
+    running.send_signal(number)
+    said = end(running)
+    assert said.code == 130
+    assert said.err.splitlines()[-1] == ("servecheck: interrupted; what was seen is in run, go on with --resume run")
+    assert {path.name for path in Path("run").iterdir()} == REPORTS
+    assert not json.loads(Path("run/results.json").read_text())["complete"]
+    assert "interrupted by the user" in Path("run/report.md").read_text()
+    resumed = servecheck("run", "--resume", "run", "-q")
+    assert resumed.code == 0
+    results = json.loads(Path("run/results.json").read_text())
+    assert results["complete"]
+    chat = next(cell for cell in results["cells"] if cell["feature"] == "chat.basic")
+    assert chat["trials"] == ["supported"] * TRIALS
+
+
+def test_a_run_that_was_killed_is_reported_as_dead_and_can_be_gone_on_with(slow_url):
+    running = process("run", slow_url, "--out", "run", *SLOW)
+    wait_for_line(running, "(look 2)")
+    running.kill()
+    running.communicate()
+    judged = servecheck("judge", "run")
+    assert "this run is not complete: it has no footer, so it died" in judged.out
+    assert servecheck("run", "--resume", "run", "-q").code == 0
+    assert json.loads(Path("run/results.json").read_text())["complete"]
+
+
+# --------------------------------------------------------------------------- reading runs
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_report_is_printed_as_the_file_that_the_run_wrote(recorded, form):
+    said = servecheck("report", recorded, "--format", form)
+    names = {"json": "results.json", "junit": "junit.xml", "summary": "summary.md"}
+    assert (said.code, said.err) == (0, "")
+    assert said.out == (recorded / names.get(form, f"report.{form}")).read_text()
+
+
+def test_formats_are_what_they_say(recorded):
+    json.loads(servecheck("report", recorded, "--format", "json").out)
+    ET.fromstring(servecheck("report", recorded, "--format", "junit").out)
+    assert servecheck("report", recorded, "--format", "html").out.lower().startswith("<!doctype html>")
+    assert servecheck("report", recorded).out.startswith("#")
+
+
+def test_judging_again_gives_the_same_files_and_exit_code(recorded):
+    before = {path.name: path.read_bytes() for path in recorded.iterdir()}
+    said = servecheck("judge", recorded)
+    assert said.code == 0
+    assert {path.name: path.read_bytes() for path in recorded.iterdir()} == before
+    assert servecheck("judge", recorded, "--json").out == (recorded / "results.json").read_text()
+
+
+# --------------------------------------------------------------------------- the mock
+
+
+def test_the_mock_prints_where_it_is_and_ends_on_a_signal():
+    mock, url = mocked()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+    mock.send_signal(signal.SIGINT)
+    assert end(mock).code == 0
+
+
+def test_mutants_are_listed_with_what_is_wrong_with_them():
+    said = servecheck("mock", "--mutant", "list")
+    assert said.code == 0
+    assert all(len(line.split(maxsplit=1)) == 2 for line in said.out.splitlines())
+
+
+def test_no_thread_is_left_behind(url):
+    servecheck("run", url, "--out", "run", "-q", *QUICK)
+    assert {thread.name for thread in threading.enumerate() if not thread.daemon} <= {"MainThread"}
+
+
+def test_the_nearest_name_is_near():
+    assert nearest("chat.basics", features.BY_ID) == "chat.basic"
+    assert nearest("zzz", features.BY_ID) == ""
