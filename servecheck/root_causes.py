@@ -299,6 +299,15 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         signs=(Sign(rows=("tools.*", "sdk.tools"), engines=_VLLM | _SGLANG, said=_said(r"only with strict: true")),),
     ),
     RootCause(
+        id="first-schema-chose-the-back-end",
+        title="the first structured request chose a grammar back end that cannot call tools",
+        remedy="vLLM: restart and let one plain json_object request go first (a readiness hook), or name the "
+        "back end: --structured-outputs-config.backend xgrammar. With “auto” the first structured request that a "
+        "server gets chooses for everybody, and one that uses multipleOf chooses the one without tool calls.",
+        source="https://github.com/vllm-project/vllm/issues/55152",
+        signs=(Sign(rows=("structured.keywords",), engines=_VLLM, said=_said(r"a forced tool call fails")),),
+    ),
+    RootCause(
         id="guided-fields-renamed",
         title="the old guided_* fields are gone",
         remedy="vLLM: send structured_outputs instead; SGLang: regex, ebnf or response_format. Unknown fields are "

@@ -25,6 +25,7 @@ from servecheck.model import (
     FaultKind,
     Fingerprint,
     Json,
+    Risk,
     SkipCode,
     Status,
     Transcript,
@@ -307,7 +308,9 @@ class Runner:
 
     async def _case(self, lane: _Lane, case: Case, scenario: Scenario, probe: Probe[Params]) -> Trial:
         await self._await_recovery(lane)
-        if not lane.sick:
+        # What is dangerous comes last, when a full run has long been primed. Alone, on a server that has served nothing
+        # structured yet, it shall see what an application's first request does there: that is what it was allowed for.
+        if not lane.sick and probe.risk is not Risk.DANGEROUS:
             await self._prime(lane, case)
         before = lane.last_canary
         if lane.sick and not probe.despite_sickness:

@@ -138,6 +138,11 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("concurrency.isolation", S.UNSUPPORTED, "HTTP 400: “JAX does not support per-request seed.”"),
         VLLM,
     ),
+    "an innocent first schema broke tool calls": (
+        "first-schema-chose-the-back-end",
+        cell("structured.keywords", S.BROKEN, "after these schemas a forced tool call fails, and others may: HTTP 500"),
+        VLLM,
+    ),
     "llama.cpp calls it repeat_penalty": (
         "repetition-penalty-has-another-name",
         cell("sampling.repetition_penalty", S.IGNORED),

@@ -13,7 +13,7 @@ import pytest
 
 from servecheck.budget import Budget
 from servecheck.errors import UsageError
-from servecheck.model import Cell, Exchange, Finding, Outcome, Status, Transcript
+from servecheck.model import Cell, Exchange, Finding, Outcome, Risk, Status, Transcript
 from servecheck.probe import Params, Session
 from servecheck.reference.asgi import Cut, Reply, Request, json_reply
 from servecheck.reference.server import ReferenceServer
@@ -421,6 +421,18 @@ def test_a_plain_json_object_goes_before_the_first_structured_case_once_per_endp
     assert prime.request["response_format"] == {"type": "json_object"}  # type: ignore[index,call-overload]
     line = next(line for line in RunReader(lab.folder).lines("exchange") if line["step"] == "prime")
     assert line["case"] is None
+
+
+def test_a_dangerous_case_is_not_primed_for_but_comes_after_those_that_are(tmp_path):
+    probes = [make_probe(), make_probe("d", risk=Risk.DANGEROUS)]
+    alone = Lab(tmp_path / "alone", Odd(), [make_scenario("structured.keywords", "d")], probes)
+    alone.run()
+    assert "prime" not in [exchange.step for exchange in sent(alone)]
+
+    last = [make_scenario("structured.json_schema"), make_scenario("structured.keywords", "d")]
+    beside = Lab(tmp_path / "beside", Odd(), last, probes)
+    beside.run()
+    assert [exchange.step for exchange in sent(beside)][OWN_REQUESTS - 1 :] == ["canary", "prime", "odd", "odd"]
 
 
 def test_nothing_is_primed_where_nothing_structured_runs(tmp_path):
