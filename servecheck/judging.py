@@ -15,9 +15,11 @@ from servecheck.model import (
     FaultKind,
     Finding,
     Level,
+    NotApplicable,
     Observed,
     Outcome,
     Route,
+    SkipCode,
     Status,
     Transcript,
     Trial,
@@ -72,14 +74,15 @@ def judge(
     reference: Transcript | None = None,
 ) -> Trial:
     """Judge one recorded case. Trouble that is not the feature's becomes the trial's fault, never a finding."""
-    fault = _fault_before(canaries)
-    sick = _unhealthy_after(transcript, canaries) if fault is None else None
+    alone = probe.despite_sickness
+    fault = None if alone else _fault_before(canaries)
+    sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
     if sick is None:
         fault = fault or _fault_within(transcript, canaries)
     if fault is not None:
         return Trial(case=case, status=Status.ERROR, reason=fault.reason, fault=fault)
     if sick is not None:
-        raw: list[Finding | Observed] = [sick]
+        raw: list[Finding | Observed | NotApplicable] = [sick]
     else:
         raw = list(probe.judge(transcript, scenario.params))
         if probe.contrast is not None and reference is not None:
@@ -137,7 +140,8 @@ def _kind(exchange: Exchange) -> FaultKind:
 
 def _fault_within(transcript: Transcript, canaries: Canaries) -> Fault | None:
     last = {exchange.step: exchange for exchange in transcript}.values()
-    busy = [exchange for exchange in last if reply.is_overloaded(exchange)]
+    # A health route that says 503 has answered; only work that was put off makes a trial say nothing.
+    busy = [exchange for exchange in last if exchange.method == "POST" and reply.is_overloaded(exchange)]
     if busy:
         tries = busy[0].attempt
         reason = f"overloaded: {_refused(busy[0])} at step {busy[0].step!r}, {tries} times"
@@ -199,11 +203,11 @@ def _trial(
     case: Case,
     scenario: Scenario,
     probe: Probe[Params],
-    raw: Sequence[Finding | Observed],
+    raw: Sequence[Finding | Observed | NotApplicable],
     transcript: Transcript,
 ) -> Trial:
     findings = [finding for finding in raw if isinstance(finding, Finding)]
-    hang = _hang(transcript)
+    hang = None if probe.despite_sickness else _hang(transcript)
     if hang is not None and not any(finding.check == STAYS_HEALTHY.id for finding in findings):
         findings = [hang]
     places = {check.id: place for place, check in enumerate(probe.checks)}
@@ -214,6 +218,10 @@ def _trial(
     observed = tuple(item for item in raw if isinstance(item, Observed))
     if observed and not levelled:
         return Trial(case=case, status=Status.SUPPORTED, reason=observed[0].why, observed=observed)
+    senseless = next((item for item in raw if isinstance(item, NotApplicable)), None)
+    if senseless is not None and not levelled:  # a finding says that there was something to judge
+        skip = SkipCode.NOT_APPLICABLE
+        return Trial(case=case, status=Status.SKIPPED, reason=senseless.why, skip_code=skip)
     status, reason = trial_status(levelled)
     return Trial(case=case, status=status, reason=reason, findings=levelled, observed=observed)
 

@@ -35,6 +35,7 @@ __all__ = [
     "Level",
     "Measured",
     "Mode",
+    "NotApplicable",
     "Observed",
     "Outcome",
     "Risk",
@@ -359,6 +360,15 @@ class Observed:
     how: How = How.OBSERVED
     evidence: Evidence = ()
     measured: Measured = field(default_factory=lambda: _NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotApplicable:
+    """What a judge yields alone where the replies show that the row makes no sense here, such as a model that does not
+    reason; ``why`` is the evidence in words. The trial is then ``skipped (not-applicable)``.
+    """
+
+    why: str
 
 
 class FaultKind(StrEnum):

@@ -8,7 +8,18 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from servecheck.model import Check, Endpoint, Exchange, Finding, Fingerprint, Json, Observed, Risk, Transcript
+from servecheck.model import (
+    Check,
+    Endpoint,
+    Exchange,
+    Finding,
+    Fingerprint,
+    Json,
+    NotApplicable,
+    Observed,
+    Risk,
+    Transcript,
+)
 
 __all__ = ["Judgement", "P", "Params", "Probe", "Session"]
 
@@ -20,7 +31,7 @@ class Params(BaseModel):
 
 
 P = TypeVar("P", bound=Params)
-Judgement = Iterable[Finding | Observed]
+Judgement = Iterable[Finding | Observed | NotApplicable]
 
 
 def _always(_: Endpoint, __: Fingerprint) -> str:
@@ -104,9 +115,12 @@ class Probe(Generic[P]):
 
     ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
     transcripts (left is the reference). ``stochastic`` probes always get three trials. ``exclusive`` probes run with
-    nothing else of ours in flight on the same host. ``applies`` returns why the row makes no sense on an endpoint, or
-    nothing: the runner then says ``skipped (not-applicable)`` and sends nothing. ``requests``, ``prompt_tokens`` and
-    ``output_tokens`` are the estimates per trial that ``--dry-run`` adds up.
+    nothing else of ours in flight on the same host. ``despite_sickness`` probes run, and judge alone, where a plain
+    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``applies``
+    returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
+    sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
+    nothing else. ``requests``, ``prompt_tokens`` and ``output_tokens`` are the estimates per trial that ``--dry-run``
+    adds up.
     """
 
     id: str
@@ -120,6 +134,7 @@ class Probe(Generic[P]):
     risk: Risk = Risk.SAFE
     exclusive: bool = False
     stochastic: bool = False
+    despite_sickness: bool = False
     applies: Callable[[Endpoint, Fingerprint], str] = _always
     requests: int = 1
     prompt_tokens: int = 0

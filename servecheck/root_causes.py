@@ -121,6 +121,20 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="no-reasoning-parser",
+        title="no reasoning parser is set",
+        remedy="vLLM and SGLang: --reasoning-parser NAME, with the parser of the model; llama.cpp: --reasoning-format "
+        "deepseek. Without one the thinking and its tags stay in the content.",
+        source="https://docs.vllm.ai/en/latest/features/reasoning_outputs/",
+        signs=(
+            Sign(
+                rows=("reasoning.*",),
+                engines=_VLLM | _SGLANG | _LLAMA,
+                said=_said(r"content holds marks of thinking"),
+            ),
+        ),
+    ),
+    RootCause(
         id="no-tool-parser",
         title="no tool parser is set",
         remedy="vLLM: --enable-auto-tool-choice --tool-call-parser NAME; SGLang: --tool-call-parser NAME, with the "
@@ -226,6 +240,40 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         signs=(
             Sign(rows=("*",), said=_said(r"JAX does not support per-request seed|per-request seed is not supported")),
         ),
+    ),
+    RootCause(
+        id="repetition-penalty-has-another-name",
+        title="repetition_penalty has another name here",
+        remedy="llama.cpp: send repeat_penalty; repetition_penalty is an unknown field there, taken with a 200.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(Sign(rows=("sampling.repetition_penalty",), engines=_LLAMA, statuses=frozenset({Status.IGNORED})),),
+    ),
+    RootCause(
+        id="fields-of-vllm",
+        title="these fields are vLLM's own",
+        remedy="Ban or confine tokens with logit_bias, end a text with stop strings; there is no flag. Fields that a "
+        "server does not know are taken with a 200.",
+        source="https://docs.vllm.ai/en/latest/serving/openai_compatible_server/",
+        signs=(
+            Sign(
+                rows=("sampling.bad_words", "sampling.allowed_token_ids"),
+                engines=_SGLANG | _LLAMA,
+                statuses=frozenset({Status.IGNORED}),
+            ),
+            Sign(
+                rows=("sampling.stop_token_ids", "sampling.min_tokens"),
+                engines=_LLAMA,
+                statuses=frozenset({Status.IGNORED}),
+            ),
+        ),
+    ),
+    RootCause(
+        id="bad-words-of-several-tokens",
+        title="bad_words misses words that a space makes shorter",
+        remedy="Ban the word's tokens with logit_bias -100, ids from /tokenize with a space in front. vLLM leaves out "
+        "a banned word's form behind a space where that has another number of tokens.",
+        source="https://github.com/vllm-project/vllm/issues/32557",
+        signs=(Sign(rows=("sampling.bad_words",), engines=_VLLM, said=_said(r"another word does stay away")),),
     ),
     RootCause(
         id="deterministic-inference-off",

@@ -46,7 +46,7 @@ Connect = Callable[[Endpoint], Transport]
 
 _CANARY_EVERY = 25
 _SECOND_LOOK = 3
-_PRIMED_GROUPS = ("structured", "tools")
+_PRIMED_GROUPS = ("structured", "tools", "streaming")
 _RECOVERY_SECONDS = 90.0
 """How long a server that went down may take to come up again (a supervisor restarts it) before it is given up."""
 
@@ -310,7 +310,7 @@ class Runner:
         if not lane.sick:
             await self._prime(lane, case)
         before = lane.last_canary
-        if lane.sick:
+        if lane.sick and not probe.despite_sickness:
             end = CaseEnd(case=case, before=before.id if before else None)
             return self._finish(lane, end, scenario, probe, Transcript())
         seed = f"{case.scenario}/{case.endpoint}/{case.trial}"
@@ -325,7 +325,7 @@ class Runner:
                 skip_code, reason = SkipCode.BUDGET, str(error)
         after: list[Exchange] = []
         lane.since_canary += 1
-        if skip_code is None:
+        if skip_code is None and not lane.sick:
             after = await self._canaries_after(lane, session.transcript)
         end = CaseEnd(
             case=case,

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from servecheck.model import Chunk, Ending, Exchange, Finding, Fingerprint, How, Known, Observed, Outcome, Transcript
+from servecheck.model import Chunk, Ending, Exchange, Finding, Fingerprint, How, Known, Outcome, Transcript
+from servecheck.probe import Judgement
 
 MODEL = "tiny"
 DONE = b"data: [DONE]\n\n"
@@ -113,14 +114,14 @@ def transcript(*exchanges: Exchange, model: str | None = MODEL, **fingerprint: s
     return Transcript(exchanges=exchanges, model=model, fingerprint=Fingerprint(fields=known))
 
 
-def only(findings: Iterable[Finding | Observed]) -> list[Finding]:
+def only(findings: Judgement) -> list[Finding]:
     """Return the findings, where a judge says nothing else."""
     listed = list(findings)
-    assert not [one for one in listed if isinstance(one, Observed)]
+    assert all(isinstance(one, Finding) for one in listed)
     return [one for one in listed if isinstance(one, Finding)]
 
 
-def said(findings: Iterable[Finding | Observed]) -> dict[str, Outcome]:
+def said(findings: Judgement) -> dict[str, Outcome]:
     """Return the outcome of each check; one check twice with different outcomes fails the test."""
     found: dict[str, Outcome] = {}
     for finding in only(findings):
@@ -128,6 +129,6 @@ def said(findings: Iterable[Finding | Observed]) -> dict[str, Outcome]:
     return found
 
 
-def not_held(findings: Iterable[Finding | Observed]) -> dict[str, Outcome]:
+def not_held(findings: Judgement) -> dict[str, Outcome]:
     """Return only what did not hold."""
     return {check: outcome for check, outcome in said(findings).items() if outcome is not Outcome.HELD}

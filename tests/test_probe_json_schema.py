@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from servecheck.model import Ending, Exchange, Json, Outcome
-from servecheck.probes.json_schema import PROBE, JsonSchemaParams, with_nonce
+from servecheck.probes._schemas import with_nonce
+from servecheck.probes.json_schema import PROBE, JsonSchemaParams
 from tests.exchanges import answer, exchange, outcomes, refusal, transcript, whys
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
@@ -61,7 +62,9 @@ def test_a_finished_answer_is(expected: Outcome, text: str) -> None:
         pytest.param(UNDETERMINED, "", id="before anything was shown"),
         pytest.param(UNDETERMINED, " \n\n\n ", id="in white space"),
         pytest.param(UNDETERMINED, "{", id="behind the brace"),
+        pytest.param(UNDETERMINED, '{\n  "co', id="in the key"),
         pytest.param(UNDETERMINED, '{"code"', id="before the colon"),
+        pytest.param(VIOLATED, '{"an', id="in a key that is not the schema's"),
         pytest.param(UNDETERMINED, '{"code": \n\n\n', id="before the word, in white space"),
         pytest.param(UNDETERMINED, '{"code": "bcdf', id="in the word"),
         pytest.param(UNDETERMINED, '{"code": "bcdfghjklm"\n\n\n', id="after the word"),

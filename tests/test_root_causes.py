@@ -101,6 +101,16 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("tools.required", S.BROKEN, "the call came back as reasoning: “{…”"),
         known(engine="sglang", tool_call_parser="none"),
     ),
+    "a short answer lies in the reasoning": (
+        "wrong-reasoning-parser",
+        cell("reasoning.split", S.BROKEN, "content is empty and the answer is in the reasoning, in 5 of 5 replies"),
+        SGLANG,
+    ),
+    "tags are in the content": (
+        "no-reasoning-parser",
+        cell("reasoning.split", S.BROKEN, "the content holds marks of thinking (</think>): “5 it is.</think>5”"),
+        LLAMA,
+    ),
     "n is more than the slots": (
         "more-answers-than-slots",
         cell("chat.n", S.UNSUPPORTED, "HTTP 400: “Field 'n': Value must be between 1 <= value <= 1, but got 3”"),
@@ -126,6 +136,18 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
     "the seed is refused on TPU": (
         "seed-not-on-tpu",
         cell("concurrency.isolation", S.UNSUPPORTED, "HTTP 400: “JAX does not support per-request seed.”"),
+        VLLM,
+    ),
+    "llama.cpp calls it repeat_penalty": (
+        "repetition-penalty-has-another-name",
+        cell("sampling.repetition_penalty", S.IGNORED),
+        LLAMA,
+    ),
+    "sglang does not know bad_words": ("fields-of-vllm", cell("sampling.bad_words", S.IGNORED), SGLANG),
+    "llama.cpp does not know min_tokens": ("fields-of-vllm", cell("sampling.min_tokens", S.IGNORED), LLAMA),
+    "vllm misses a long word": (
+        "bad-words-of-several-tokens",
+        cell("sampling.bad_words", S.DEGRADED, "“harbour” banned … as without the ban; another word does stay away"),
         VLLM,
     ),
     "guided fields are ignored": (

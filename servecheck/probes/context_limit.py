@@ -33,7 +33,7 @@ _SOURCE = "https://platform.openai.com/docs/guides/error-codes"
 _REFUSED, _STATUS = "too-long-prompt-is-refused", "too-long-stream-is-refused-by-status"
 _NAMED, _QUICK, _AFTER = "refusal-names-the-limit", "refusal-comes-at-once", "server-answers-after-a-refusal"
 _OUTPUT, _SHAPE = "too-much-output-is-no-server-error", "errors-have-one-shape"
-_SHORT, _LONGER = 48, 112  # words of the two prompts that are measured
+_SHORT, _LONGER = 48, 240  # words of the two prompts that are measured
 _MODES = {"over": Mode.NON_STREAM, "over-stream": Mode.STREAM}
 
 
@@ -76,8 +76,8 @@ def _words_over(transcript: Transcript, limit: int) -> int:
     if short is not None and longer is not None and longer > short:
         rate = (longer - short) / (_LONGER - _SHORT)
         base = short - rate * _SHORT
-    # The random word may be a few tokens shorter than the ones that were measured.
-    margin = 16 + limit // 100
+    # The random words of what was measured differ by a few tokens, which the short prompts make much of.
+    margin = 16 + limit // 8
     return max(1, int((limit + margin - base) / rate) + 1)
 
 

@@ -3,7 +3,8 @@
 What it does: draws the same prompt twice without a seed (the control: sampling must vary), then twice with one seed
 and once with another. A draw that is not looked at comes first, so all others find the prompt cached: a cold and a
 cached prompt may differ at a near-tie, with one seed as well as without any. Where the control does not vary at the
-given temperature, all is drawn again at temperature 2.
+given temperature, all is drawn again at temperature 2. Where the seed is honoured, a pair is streamed, and a pair is
+drawn on the completions route.
 
 Why it matters: tests, evaluations and audits pin a seed to get the same text back; TPU back ends are known to refuse
 it.
@@ -18,9 +19,10 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._steps import reply_at
 from servecheck.read import reply
 from servecheck.read.text import quote
 
@@ -36,6 +38,9 @@ class SamplingSeedParams(Params):
     """What may be chosen in YAML."""
 
     prompt: str = Field(default="Tell me a short story about a journey.", description="A prompt with many answers.")
+    completion_prompt: str = Field(
+        default="The harbour was busy that morning, because", description="The prompt on the completions route."
+    )
     max_tokens: int = Field(default=24, ge=8, le=512, description="Tokens per draw; 16 told seeds apart in 18 of 18.")
     temperature: float = Field(default=1.0, gt=0, le=2, description="Temperature of the first round of draws.")
 
@@ -44,8 +49,23 @@ async def drive(session: Session, params: SamplingSeedParams, _: Transcript | No
     """Draw at the given temperature, and once more at 2 where that did not vary."""
     await _draw(session, params, "warm-up", params.temperature)
     await _round(session, params, "", params.temperature)
-    if not _varies(session.transcript, ""):
+    hot = not _varies(session.transcript, "")
+    if hot:
         await _round(session, params, "hot-", _HOT)
+    prefix, temperature = ("hot-", _HOT) if hot else ("", params.temperature)
+    first = _text(session.transcript, f"{prefix}seed-a1")
+    if first is None or first != _text(session.transcript, f"{prefix}seed-a2"):
+        return
+    for step in ("stream-1", "stream-2"):
+        await _draw(session, params, step, temperature, seed=11, stream=True)
+    text: dict[str, Json] = {"prompt": params.completion_prompt, "max_tokens": params.max_tokens}
+    for step, seed in (("warm-up", 13), ("1", 11), ("2", 11), ("other", 12)):
+        body: dict[str, Json] = {**text, "temperature": temperature, "seed": seed}
+        if step == "warm-up":
+            body.pop("seed")
+        there = await session.post(f"completions-{step}", "/completions", body)
+        if not isinstance(reply.completion(there), reply.Answer):
+            return
 
 
 async def _round(session: Session, params: SamplingSeedParams, prefix: str, temperature: float) -> None:
@@ -102,6 +122,34 @@ def judge(transcript: Transcript, _: SamplingSeedParams) -> Iterator[Finding]:
     else:
         why = f"seeds 11 and 12 gave the same text, draws without a seed differ: {quote(texts['first'], 60)}"
         yield _PART.violated("other-seed-other-text", why, *everything)
+    yield from _elsewhere(transcript)
+
+
+def _elsewhere(transcript: Transcript) -> Iterator[Finding]:
+    """Judge the streamed pair, and the completions route where that is served."""
+    check, stream, text = "same-seed-same-text", Part(mode=Mode.STREAM), Part(route=Route.COMPLETIONS)
+    warm = reply_at(transcript, "completions-warm-up")
+    for part, names in ((stream, ("stream-1", "stream-2")), (text, ("completions-1", "completions-2"))):
+        pair = [reply_at(transcript, name) for name in names if transcript.get(name) is not None]
+        if not pair or (part is text and not isinstance(warm, reply.Answer)):
+            continue
+        missing = next((found for each in pair if (found := part.unless_answered(check, each, warm))), None)
+        if missing is not None:
+            yield missing
+            continue
+        first, *again = (each for each in pair if isinstance(each, reply.Answer))
+        if not again:
+            continue
+        same = _said(first) == _said(again[0])
+        other = reply_at(transcript, "completions-other") if part is text else None
+        if same and isinstance(other, reply.Answer) and _said(other) == _said(first):
+            why = f"seeds 11 and 12 gave the same text: {quote(_said(first), 60)}"
+            yield part.violated("other-seed-other-text", why, first, again[0], other)
+        elif same:
+            yield part.held(check, f"twice {quote(_said(first), 60)}", first, again[0])
+        else:
+            why = f"the same seed gave {quote(_said(first), 50)} and {quote(_said(again[0]), 50)}"
+            yield part.no_effect(check, why, first, again[0])
 
 
 def _said(answer: reply.Answer) -> str:
@@ -128,7 +176,7 @@ PROBE = Probe(
     params=SamplingSeedParams,
     drive=drive,
     judge=judge,
-    requests=6,
-    prompt_tokens=240,
-    output_tokens=144,
+    requests=12,
+    prompt_tokens=360,
+    output_tokens=288,
 )

@@ -1,7 +1,8 @@
 """``temperature`` moves the answer from one text to many.
 
 What it does: draws the same open question eight times at temperature 2 and four times at temperature 0 (the control).
-Hot draws must differ; cold draws must hardly differ.
+Hot draws must differ; cold draws must hardly differ. A few hot draws are streamed, and a few are made on the
+completions route.
 
 Why it matters: a server that is always greedy, or never is, breaks every application that chooses.
 
@@ -15,9 +16,10 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._steps import reply_at
 from servecheck.read import reply
 from servecheck.read.text import quote
 
@@ -25,6 +27,7 @@ __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/create#chat-create-temperature"
 _PART = Part()
+_FEW = 3  # hot draws in another mode or on another route
 _HOT, _COLD = "hot-answers-vary", "cold-answers-hardly-vary"
 
 
@@ -32,6 +35,9 @@ class SamplingTemperatureParams(Params):
     """What may be chosen in YAML."""
 
     prompt: str = Field(default="Tell me something about a place you like.", description="An open question.")
+    completion_prompt: str = Field(
+        default="The harbour was busy that morning, because", description="The prompt on the completions route."
+    )
     max_tokens: int = Field(default=12, ge=4, le=64, description="Tokens per draw.")
     hot: int = Field(default=8, ge=4, le=64, description="Draws at temperature 2.")
     cold: int = Field(default=4, ge=3, le=64, description="Draws at temperature 0.")
@@ -45,6 +51,15 @@ async def drive(session: Session, params: SamplingTemperatureParams, _: Transcri
         await session.chat(f"cold-{draw}", {**base, "temperature": 0})
     for draw in range(params.hot):
         await session.chat(f"hot-{draw}", {**base, "temperature": 2})
+    for draw in range(_FEW):
+        await session.chat(f"stream-hot-{draw}", {**base, "temperature": 2, "stream": True})
+    text: dict[str, Json] = {"prompt": params.completion_prompt, "max_tokens": params.max_tokens, "top_p": 1}
+    for draw in range(2):
+        await session.post(f"completions-cold-{draw}", "/completions", {**text, "temperature": 0})
+        if not isinstance(reply_at(session.transcript, "completions-cold-0"), reply.Answer):
+            return
+    for draw in range(_FEW):
+        await session.post(f"completions-hot-{draw}", "/completions", {**text, "temperature": 2})
 
 
 def judge(transcript: Transcript, _: SamplingTemperatureParams) -> Iterator[Finding]:
@@ -56,6 +71,7 @@ def judge(transcript: Transcript, _: SamplingTemperatureParams) -> Iterator[Find
         if missing is not None:
             yield missing
             return
+    yield from _elsewhere(transcript)
     hot_texts, cold_texts = _texts(hot), _texts(cold)
     if not hot_texts or not cold_texts:
         yield _PART.undetermined(_HOT, "nothing was drawn")
@@ -83,6 +99,29 @@ def judge(transcript: Transcript, _: SamplingTemperatureParams) -> Iterator[Find
         yield _PART.violated(_COLD, f"{said}: temperature 0 does not repeat", *cold, **figures)
 
 
+def _elsewhere(transcript: Transcript) -> Iterator[Finding]:
+    """Judge the streamed draws, and those on the completions route where that is served."""
+    for part, prefix, controls in (
+        (Part(mode=Mode.STREAM), "stream-hot-", "cold-"),
+        (Part(route=Route.COMPLETIONS), "completions-hot-", "completions-cold-"),
+    ):
+        hot = [reply_at(transcript, exchange.step) for exchange in transcript.steps(prefix)]
+        cold = [reply_at(transcript, exchange.step) for exchange in transcript.steps(controls)]
+        missing = next((found for draw in hot if (found := part.unless_answered(_HOT, draw, *cold))), None)
+        if missing is not None:
+            yield missing
+        elif hot:
+            answers = [draw for draw in (*hot, *cold) if isinstance(draw, reply.Answer)]
+            texts = _texts([draw for draw in hot if draw is not None])
+            said = f"{len(texts)} texts in {len(hot)} draws at temperature 2"
+            same = texts.keys() == _texts([draw for draw in cold if draw is not None]).keys()
+            if len(texts) > 1:
+                yield part.held(_HOT, said, *answers)
+            else:
+                shortfall = part.no_effect if same else part.violated
+                yield shortfall(_HOT, f"{said}: always {quote(next(iter(texts)), 50)}", *answers)
+
+
 def _texts(draws: list[reply.Reply]) -> dict[str, None]:
     answers = [draw for draw in draws if isinstance(draw, reply.Answer)]
     return dict.fromkeys(answer.first.reasoning + answer.text for answer in answers)
@@ -108,7 +147,7 @@ PROBE = Probe(
     params=SamplingTemperatureParams,
     drive=drive,
     judge=judge,
-    requests=12,
-    prompt_tokens=480,
-    output_tokens=144,
+    requests=20,
+    prompt_tokens=650,
+    output_tokens=240,
 )

@@ -22,15 +22,15 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._greedy import first_difference, fork_after
 from servecheck.read import reply
-from servecheck.read.text import dig, quote, string
+from servecheck.read.text import quote
 from servecheck.stats import NEAR_TIE
 
 __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat-streaming"
 _PART = Part(mode=Mode.STREAM)
-_FEW = 8
 _TOP = 5  # near-ties of more than two tokens exist, and the text must go on with one of them
 _PROMPTS = (
     "Explain in three sentences how rain forms.",
@@ -137,7 +137,7 @@ def _difference(
     """Judge a difference: a near-tie is noise, a difference that both modes repeat is not."""
     check = "stream-text-equals-whole-text"
     left, right = (one.text, other.text) if one.reasoning == other.reasoning else (one.reasoning, other.reasoning)
-    at = _first_difference(left, right)
+    at = first_difference(left, right)
     shown = (
         f"they part at character {at}: whole {quote(left[at : at + 30], 34)}, streamed {quote(right[at : at + 30], 34)}"
     )
@@ -147,7 +147,7 @@ def _difference(
         if isinstance(answer := _read(transcript, step), reply.Answer)
     ]
     thought = one.reasoning if one.reasoning == other.reasoning else ""
-    fork = _fork(_read(transcript, f"gaps-{place}"), thought, left[:at])
+    fork = fork_after(_read(transcript, f"gaps-{place}"), thought, left[:at])
     tied = fork is not None and fork.gap is not None and fork.gap <= NEAR_TIE
     if fork is not None and tied and fork.explains(left) and fork.explains(right):
         why = f"equal up to a near-tie of {fork.gap:.2f} nat, where either text is right; {shown}"
@@ -167,76 +167,6 @@ def _difference(
 def _again(transcript: Transcript, step: str) -> list[tuple[str, str]]:
     said = _said(transcript, step)
     return [] if said is None else [said[:2]]
-
-
-def _first_difference(left: str, right: str) -> int:
-    pairs = zip(left, right, strict=False)
-    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(left), len(right)))
-
-
-class _Fork(NamedTuple):
-    """A place in a text where a token was chosen.
-
-    ``gap`` is the distance in nat of the two best tokens, ``None`` where it is not given; ``near`` are the bytes of
-    those within a near-tie of the best, empty for a token that ends the text; ``start`` counts the bytes before it.
-    """
-
-    gap: float | None
-    near: tuple[bytes, ...]
-    start: int
-
-    def explains(self, text: str) -> bool:
-        """Tell whether a text goes on here with one of the near-tied tokens, or ends here.
-
-        Some engines drop the space before the first word of a text.
-        """
-        rest = text.encode()[self.start :]
-        forms = {form for token in self.near for form in (token, token.removeprefix(b" ")) if form}
-        return not rest or any(rest.startswith(form) or form.startswith(rest) for form in forms)
-
-
-def _fork(gaps: reply.Reply | None, thought: str, common: str) -> _Fork | None:
-    """Return the token chosen after ``thought`` (all of the reasoning) and ``common``; ``None`` where nothing tells.
-
-    Tokens may include reasoning with its tags, and only their bytes add up to characters, so the place is found by
-    the last bytes before it. A server that answers this request with another text has no say about the first one.
-    """
-    if not isinstance(gaps, reply.Answer):
-        return None
-    pieces = [_bytes(entry) for entry in gaps.first.logprobs]
-    known = common.encode()
-    tail = known[-32:]
-    if thought and len(tail) < _FEW:
-        return None  # so few bytes may be anything, the tag that ends the reasoning too
-    found = b"".join(pieces).find(tail, len(thought.encode()) + len(known) - len(tail))
-    if found < 0:
-        return None
-    at, length = found + len(tail), 0
-    for piece, entry in zip(pieces, gaps.first.logprobs, strict=True):
-        # A token without bytes ends a text; it stands where the text does.
-        if length + len(piece) > at or (not piece and length == at):
-            top = dig(entry, "top_logprobs")
-            ranked = sorted(_ranked(top if isinstance(top, list) else []), reverse=True)
-            gap = ranked[0][0] - ranked[1][0] if len(ranked) > 1 else None
-            near = tuple(token for value, token in ranked if ranked[0][0] - value <= NEAR_TIE)
-            return _Fork(gap, near, max(0, len(known) - (at - length)))
-        length += len(piece)
-    return None
-
-
-def _ranked(top: list[Json]) -> Iterator[tuple[float, bytes]]:
-    for item in top:
-        value = dig(item, "logprob")
-        if isinstance(value, int | float):
-            yield float(value), _bytes(item)
-
-
-def _bytes(entry: Json) -> bytes:
-    """Return a token's bytes: as given, else those of its text."""
-    given = dig(entry, "bytes")
-    if isinstance(given, list) and all(isinstance(value, int) and 0 <= value < 256 for value in given):
-        return bytes(value for value in given if isinstance(value, int))
-    return string(dig(entry, "token")).encode()
 
 
 PROBE = Probe(

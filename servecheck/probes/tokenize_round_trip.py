@@ -21,6 +21,7 @@ from servecheck.probe import Params, Probe, Session
 from servecheck.probes._context import tokens_at
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import reply_at, sent
+from servecheck.probes._token_ids import dialects, listed_ids
 from servecheck.read import reply
 from servecheck.read.text import dig, number, quote, string
 
@@ -45,11 +46,10 @@ class TokenizeParams(Params):
 
 async def drive(session: Session, params: TokenizeParams, _: Transcript | None) -> None:
     """Tokenize, compare with usage, detokenize; then the same for a chat."""
-    await session.post_server("tokenize", "/tokenize", {"prompt": params.text})
+    plain, content = dialects(params.text, special=True)[:2]
+    await session.post_server("tokenize", "/tokenize", plain[1])
     if _tokens(session.transcript, "tokenize") == []:
-        # llama.cpp reads another field, and adds the tokens that a completion has only when told to.
-        body: Json = {"content": params.text, "add_special": True}
-        await session.post_server("tokenize-content", "/tokenize", body)
+        await session.post_server("tokenize-content", "/tokenize", content[1])
     found = _found(session.transcript)
     tokens = _tokens(session.transcript, found.step) if found is not None else None
     if not tokens:
@@ -69,12 +69,7 @@ def _found(transcript: Transcript) -> Exchange | None:
 def _tokens(transcript: Transcript, step: str) -> list[int] | None:
     """Return the token ids in the reply to a step, ``None`` where it holds no list of them."""
     exchange = transcript.get(step)
-    body = reply.json_body(exchange) if exchange is not None else None
-    found = dig(body, "tokens") if not isinstance(body, reply.Refusal | reply.Failure) else None
-    if not isinstance(found, list):
-        return None
-    ids = [number(token) for token in found]
-    return None if None in ids else [token for token in ids if token is not None]
+    return listed_ids(exchange) if exchange is not None else None
 
 
 def judge(transcript: Transcript, params: TokenizeParams) -> Iterator[Finding]:

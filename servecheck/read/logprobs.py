@@ -34,8 +34,19 @@ class Token:
 
 
 def tokens(answer: Answer) -> tuple[Token, ...]:
-    """Return the tokens of the first choice of a chat answer; empty where the server reports no logprobs."""
-    return tuple(_token(entry) for entry in answer.first.logprobs if isinstance(entry, dict))
+    """Return the tokens of the first choice, of a chat or a completion; empty where there are no logprobs."""
+    found: list[Token] = []
+    for entry in answer.first.logprobs:
+        if not isinstance(entry, dict):
+            continue
+        content = entry.get("content")  # llama.cpp answers completions in the shape of a chat
+        if isinstance(content, list):
+            found += [_token(each) for each in content if isinstance(each, dict)]
+        elif isinstance(entry.get("tokens"), list):
+            found += _arrays(entry)
+        elif "token" in entry:
+            found.append(_token(entry))
+    return tuple(found)
 
 
 def sure_text(greedy: Answer) -> str:
@@ -69,6 +80,23 @@ def _token(entry: Json) -> Token:
         top=tuple(sorted(top, key=_value, reverse=True)),
         id=number(dig(entry, "id")),
     )
+
+
+def _arrays(logprobs: Json) -> list[Token]:
+    """Read the older arrays of the completions route: tokens, token_logprobs, top_logprobs by text."""
+    made: list[Token] = []
+    names = dig(logprobs, "tokens")
+    for place, name in enumerate(names if isinstance(names, list) else []):
+        listed = dig(logprobs, "top_logprobs", place)
+        top = [
+            (text, float(value))
+            for text, value in (listed.items() if isinstance(listed, dict) else ())
+            if isinstance(value, int | float) and value > MASKED
+        ]
+        own = dig(logprobs, "token_logprobs", place)
+        logprob = float(own) if isinstance(own, int | float) and not isinstance(own, bool) else None
+        made.append(Token(text=string(name), logprob=logprob, top=tuple(sorted(top, key=_value, reverse=True))))
+    return made
 
 
 def _value(item: tuple[str, float]) -> float:

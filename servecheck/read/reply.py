@@ -46,12 +46,13 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts as reported; ``None`` is not reported, which is not zero."""
+    """Token counts as reported; ``None`` is not reported, not zero. ``reasoning`` is part of ``completion``."""
 
     prompt: int | None
     completion: int | None
     total: int | None
     cached: int | None
+    reasoning: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +197,9 @@ def usage_of(body: Json) -> Usage | None:
         completion=number(usage.get("completion_tokens")),
         total=number(usage.get("total_tokens")),
         cached=cached,
+        # SGLang gives it in both places.
+        reasoning=number(dig(usage, "completion_tokens_details", "reasoning_tokens"))
+        or number(usage.get("reasoning_tokens")),
     )
 
 

@@ -9,7 +9,16 @@ from typing import Any, NoReturn
 
 from servecheck.reference import fields
 from servecheck.reference.asgi import Event, Reply, Request, json_reply
-from servecheck.reference.constraint import AnyObject, BadConstraint, Choices, Constraint, Matching, Schema
+from servecheck.reference.constraint import (
+    AnyObject,
+    BadConstraint,
+    Choices,
+    Constraint,
+    Derived,
+    Matching,
+    Schema,
+    Tagged,
+)
 from servecheck.reference.engine import Delta, Engine, Job, Prompt, Step
 from servecheck.reference.fields import ApiError
 from servecheck.reference.sampling import Sampling
@@ -225,6 +234,8 @@ class Base(Engine):
             return None
         if kind == "json_object":
             return AnyObject()
+        if kind == "structural_tag":
+            return self._tagged(fields.mapping(wanted, "format"))
         if kind != "json_schema":
             raise ApiError(f"response_format type {kind!r} is not supported", param="response_format")
         named = wanted.get("json_schema")
@@ -243,7 +254,7 @@ class Base(Engine):
         param = "structured_outputs"
         kinds = [name for name, value in extra.items() if value is not None and value is not False]
         if len(kinds) != 1:
-            raise ApiError(f"{param} needs exactly one of json, json_object, regex, choice", param=param)
+            raise ApiError(f"{param} needs exactly one of json, json_object, regex, choice, grammar", param=param)
         kind, value = kinds[0], extra[kinds[0]]
         if kind == "json":
             try:
@@ -258,12 +269,20 @@ class Base(Engine):
             if not options:
                 raise ApiError(f"{param}.choice must not be empty", param=param)
             return Choices(options)
-        if kind == "regex":
+        if kind in ("regex", "grammar"):
+            text = fields.text(extra, kind)
             try:
-                return Matching(fields.text(extra, "regex"))
+                return Matching(text) if kind == "regex" else Derived(text)
             except BadConstraint as wrong:
-                raise ApiError(f"{param}.regex: {wrong}", param=param) from wrong
+                raise ApiError(f"{param}.{kind}: {wrong}", param=param) from wrong
         raise ApiError(f"{param}: {kind!r} is not supported", param=param)
+
+    def _tagged(self, wanted: Event) -> Constraint:
+        content = fields.mapping(wanted, "content")
+        if wanted.get("type") != "tag" or content.get("type") != "json_schema":
+            raise ApiError("response_format.format must be a tag around a json_schema", param="response_format")
+        inner = self.schema_constraint(content.get("json_schema"), "response_format")
+        return Tagged(fields.text(wanted, "begin"), inner, fields.text(wanted, "end"))
 
     # ------------------------------------------------------------------ answering
 
@@ -277,6 +296,11 @@ class Base(Engine):
         for answer in made:
             answer.thought = tally.thoughts.get(answer.index, 0)
         return made
+
+    def token_ids(self, job: Job, answer: Answer) -> Event:
+        """Return the ids of all generated tokens, the end token included, where they are asked for."""
+        wanted = fields.boolean(job.body, "return_token_ids")
+        return {"token_ids": [step.token for step in answer.steps]} if wanted else {}
 
     def usage(self, job: Job, tally: Tally) -> Event:
         """Return the usage object: exact, and ``total_tokens`` is the sum."""

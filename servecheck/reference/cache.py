@@ -17,6 +17,9 @@ class PrefixCache:
         self.block, self.capacity = block, capacity
         self._blocks: OrderedDict[bytes, None] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._blocks)
+
     def _keys(self, salt: str, ids: Sequence[int]) -> Iterator[bytes]:
         key = hashlib.blake2b(salt.encode(), digest_size=16).digest()
         for end in range(self.block, len(ids) + 1, self.block):

@@ -168,7 +168,9 @@ class ChatRoutes(Base):
         return {"function": {"name": function["name"], "arguments": arguments}}
 
     def thinking_of(self, body: Event) -> bool:
-        """Return whether the model may think first (``chat_template_kwargs.enable_thinking``)."""
+        """Return whether the model may think first (``chat_template_kwargs.enable_thinking``, ``reasoning_effort``)."""
+        if fields.text(body, "reasoning_effort") == "none":
+            return False
         return fields.boolean(fields.mapping(body, "chat_template_kwargs"), "enable_thinking", default=True)
 
     def tools_of(self, body: Event) -> Toolbox:
@@ -256,6 +258,7 @@ class ChatRoutes(Base):
             "logprobs": self.chat_logprobs(job, answer.steps),
             "finish_reason": answer.finish,
             "stop_reason": answer.stop_reason,
+            **self.token_ids(job, answer),
         }
 
     def chat_logprobs(self, job: Job, steps: Sequence[Step]) -> Event | None:

@@ -107,6 +107,7 @@ class CompletionRoutes(Base):
             "logprobs": self.text_logprobs(job, prompt, answer.steps, echo=job.echo),
             "finish_reason": answer.finish,
             "stop_reason": answer.stop_reason,
+            **self.token_ids(job, answer),
         }
         if job.prompt_logprobs is not None:
             choice["prompt_logprobs"] = self.prompt_logprobs(prompt, job.prompt_logprobs)

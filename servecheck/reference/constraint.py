@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 import jsonschema
 
+from servecheck.reference.grammars import BadGrammar, Grammar
 from servecheck.reference.patterns import BadPattern, Pattern
 
-__all__ = ["AnyObject", "BadConstraint", "Choices", "Choose", "Constraint", "Matching", "Schema"]
+__all__ = ["AnyObject", "BadConstraint", "Choices", "Choose", "Constraint", "Derived", "Matching", "Schema", "Tagged"]
 
 Choose = Callable[[int], int]
 """Picks one of so many lawful continuations."""
@@ -86,6 +87,36 @@ class Matching:
             return self._pattern.text(choose)
         except BadPattern as wrong:
             raise BadConstraint(str(wrong)) from wrong
+
+
+class Derived:
+    """A text that a grammar derives."""
+
+    def __init__(self, grammar: str) -> None:
+        try:
+            self._grammar = Grammar(grammar)
+        except BadGrammar as wrong:
+            raise BadConstraint(f"invalid grammar: {wrong}") from wrong
+
+    def text(self, choose: Choose, hints: Sequence[str]) -> str:  # noqa: ARG002
+        """Return a text of the grammar."""
+        try:
+            return self._grammar.text(choose)
+        except BadGrammar as wrong:
+            raise BadConstraint(f"invalid grammar: {wrong}") from wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """What another constraint writes, between a begin and an end."""
+
+    begin: str
+    inner: Constraint
+    end: str
+
+    def text(self, choose: Choose, hints: Sequence[str]) -> str:
+        """Return the marked text."""
+        return self.begin + self.inner.text(choose, hints) + self.end
 
 
 class AnyObject:

@@ -46,8 +46,8 @@ class Metrics:
     between_tokens: Histogram = field(default_factory=Histogram)
     whole: Histogram = field(default_factory=Histogram)
 
-    def text(self, *, model: str, block: int, blocks: int) -> str:
-        """Return the Prometheus exposition; ``block`` is the cache block size in tokens."""
+    def text(self, *, model: str, block: int, blocks: int, used: int = 0) -> str:
+        """Return the Prometheus exposition; ``block`` is the cache block size in tokens, ``used`` blocks are full."""
         labels = f'engine="0",model_name="{model}"'
         lines: list[str] = []
 
@@ -56,7 +56,9 @@ class Metrics:
 
         for name, value in (("num_requests_running", self.running), ("num_requests_waiting", self.waiting)):
             family(name, "gauge", [f"vllm:{name}{{{labels}}} {value}.0"])
+        family("kv_cache_usage_perc", "gauge", [f"vllm:kv_cache_usage_perc{{{labels}}} {used / blocks!r}"])
         for name, value in (
+            ("num_preemptions", 0),
             ("prompt_tokens", self.prompt_tokens),
             ("generation_tokens", self.generation_tokens),
             ("prefix_cache_queries", self.cache_queries),

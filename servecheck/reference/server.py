@@ -139,7 +139,8 @@ class ReferenceServer(ChatRoutes, CompletionRoutes):
 
     def metrics_text(self) -> str:
         """Return the Prometheus text of ``/metrics``."""
-        return self.metrics.text(model=self.model, block=self.cache.block, blocks=self.cache.capacity)
+        cache = self.cache
+        return self.metrics.text(model=self.model, block=cache.block, blocks=cache.capacity, used=len(cache))
 
     async def reply_metrics(self, _: Request) -> Reply:
         """``GET /metrics``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,38 +12,15 @@ from servecheck.judging import HANGS_NOT, STAYS_HEALTHY
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event, Reply, Request, json_reply
 from servecheck.reference.base import Answer, Tally
-from servecheck.reference.constraint import AnyObject, Choose, Constraint
+from servecheck.reference.constraint import AnyObject, Constraint
 from servecheck.reference.engine import Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.rewriting import Rewriting, Rewritten
 from servecheck.reference.server import ReferenceServer
 
 __all__ = ["HARMLESS", "MUTANTS"]
-
-
-class _Rewritten:
-    """A constraint whose text is changed after it was written."""
-
-    def __init__(self, inner: Constraint, change: Callable[[str], str]) -> None:
-        self._inner, self._change = inner, change
-
-    def text(self, choose: Choose, hints: Sequence[str]) -> str:
-        """Return the changed text."""
-        return self._change(self._inner.text(choose, hints))
-
-
-class _Rewriting(ReferenceServer):
-    """Changes every constrained answer; subclasses say how."""
-
-    def change(self, text: str) -> str:
-        """Return what the server says in place of ``text``."""
-        raise NotImplementedError
-
-    def constraint_of(self, body: Event) -> Constraint | None:
-        """Wrap the constraint."""
-        constraint = super().constraint_of(body)
-        return None if constraint is None else _Rewritten(constraint, self.change)
 
 
 def _asks_for_schema(body: Event) -> bool:
@@ -61,7 +38,7 @@ class SchemaIgnored(ReferenceServer):
         return None
 
 
-class SchemaInFence(_Rewriting):
+class SchemaInFence(Rewriting):
     """Only asks the model for JSON in its prompt, so the answer comes in a Markdown fence."""
 
     def change(self, text: str) -> str:
@@ -75,7 +52,7 @@ class FencedJsonOfItsOwn(ReferenceServer):
     def constraint_of(self, body: Event) -> Constraint | None:
         """Let the model write any object."""
         constraint = super().constraint_of(body)
-        return _Rewritten(AnyObject(), lambda text: f"```json\n{text}\n```") if constraint else None
+        return Rewritten(AnyObject(), lambda text: f"```json\n{text}\n```") if constraint else None
 
 
 class EnumDropped(ReferenceServer):
@@ -103,7 +80,7 @@ class AnyJson(ReferenceServer):
         return AnyObject()
 
 
-class ThoughtMarkLeaks(_Rewriting):
+class ThoughtMarkLeaks(Rewriting):
     """Leaves the mark that ends a thought in front of the JSON."""
 
     def change(self, text: str) -> str:
@@ -111,7 +88,7 @@ class ThoughtMarkLeaks(_Rewriting):
         return f"</think>\n\n{text}"
 
 
-class BraceDoubled(_Rewriting):
+class BraceDoubled(Rewriting):
     """Advances the grammar and the tokens out of step, so that the opening brace comes twice."""
 
     def change(self, text: str) -> str:
@@ -158,7 +135,7 @@ class JsonInReasoning(ReferenceServer):
         return super().chat_choice(job, answer)
 
 
-class NeverStops(_Rewriting):
+class NeverStops(Rewriting):
     """Does not end the answer where the JSON ends: prose follows it."""
 
     def change(self, text: str) -> str:
@@ -166,7 +143,7 @@ class NeverStops(_Rewriting):
         return f"{text} And that is the story of the sea."
 
 
-class WrappedInName(_Rewriting):
+class WrappedInName(Rewriting):
     """Wraps the answer in an object of the schema's name."""
 
     def change(self, text: str) -> str:
@@ -174,7 +151,7 @@ class WrappedInName(_Rewriting):
         return f'{{"answer": {text}}}'
 
 
-class QuotedJson(_Rewriting):
+class QuotedJson(Rewriting):
     """Writes the JSON as a JSON string, so that a client must parse it twice."""
 
     def change(self, text: str) -> str:
@@ -182,7 +159,7 @@ class QuotedJson(_Rewriting):
         return json.dumps(text)
 
 
-class EmptyAnswer(_Rewriting):
+class EmptyAnswer(Rewriting):
     """Lets the grammar end before it has begun: a constrained answer is empty."""
 
     def change(self, _: str) -> str:
@@ -251,7 +228,7 @@ class SchemaKills(ReferenceServer):
 # --------------------------------------------------------------------------- odd, but right
 
 
-class SpreadOut(_Rewriting):
+class SpreadOut(Rewriting):
     """Writes the JSON over several lines with indents."""
 
     def change(self, text: str) -> str:
@@ -259,7 +236,7 @@ class SpreadOut(_Rewriting):
         return json.dumps(json.loads(text), indent=2)
 
 
-class LeadingNewline(_Rewriting):
+class LeadingNewline(Rewriting):
     """Begins with an empty line and ends with one; JSON allows white space around it."""
 
     def change(self, text: str) -> str:
@@ -267,7 +244,7 @@ class LeadingNewline(_Rewriting):
         return f"\n\n{text}\n"
 
 
-class EscapedLetters(_Rewriting):
+class EscapedLetters(Rewriting):
     """Writes each string's first letter as a ``\\u`` escape, which is the same string."""
 
     def change(self, text: str) -> str:
@@ -277,7 +254,7 @@ class EscapedLetters(_Rewriting):
         return '"'.join(parts)
 
 
-class NoSpaces(_Rewriting):
+class NoSpaces(Rewriting):
     """Writes the JSON without any white space."""
 
     def change(self, text: str) -> str:

@@ -23,7 +23,7 @@ class MinPDropped(ReferenceServer):
 
 
 class TopKDropped(ReferenceServer):
-    """Accepts ``top_k`` on the chat route and samples as if it were absent."""
+    """Accepts ``top_k`` and samples as if it were absent."""
 
     def sampling_of(self, body: Event) -> Sampling:
         """Drop ``top_k``."""
@@ -48,13 +48,44 @@ class MinPRefused(ReferenceServer):
         return super().sampling_of(body)
 
 
+def _uncut(sampling: Sampling) -> Sampling:
+    return replace(sampling, top_p=1.0, top_k=0, min_p=0.0)
+
+
+class DroppedOnChat(ReferenceServer):
+    """Keeps only a few sampling fields on the chat route, no cut-off among them; completions have them all."""
+
+    def sampling_of(self, body: Event) -> Sampling:
+        """Drop cut-offs of a chat."""
+        found = super().sampling_of(body)
+        return _uncut(found) if "messages" in body else found
+
+
+class DroppedOnCompletions(ReferenceServer):
+    """Drops cut-offs on the completions route."""
+
+    def sampling_of(self, body: Event) -> Sampling:
+        """Drop cut-offs of a completion."""
+        found = super().sampling_of(body)
+        return _uncut(found) if "prompt" in body else found
+
+
+class DroppedInStreams(ReferenceServer):
+    """Drops cut-offs where the request streams."""
+
+    def sampling_of(self, body: Event) -> Sampling:
+        """Drop cut-offs of a stream."""
+        found = super().sampling_of(body)
+        return _uncut(found) if body.get("stream") else found
+
+
 class CutOffNeedsTemperature(ReferenceServer):
     """Applies cut-offs only where the request names a temperature too."""
 
     def sampling_of(self, body: Event) -> Sampling:
         """Drop every cut-off of a request without a temperature."""
         found = super().sampling_of(body)
-        return found if "temperature" in body else replace(found, top_p=1.0, top_k=0, min_p=0.0)
+        return found if "temperature" in body else _uncut(found)
 
 
 class OwnCutOffs(ReferenceServer):
@@ -74,9 +105,17 @@ _DROPPED = (("cut-to-one-token-is-greedy", Outcome.NO_EFFECT),)
 
 MUTANTS = (
     Mutant(id="min-p-dropped", server=MinPDropped, trips=_DROPPED, source="vllm-project/tpu-inference#3213"),
-    Mutant(id="top-k-dropped", server=TopKDropped, trips=_DROPPED, source="huggingface/text-generation-inference#1794"),
+    Mutant(id="top-k-dropped", server=TopKDropped, trips=_DROPPED),
     Mutant(id="top-p-dropped", server=TopPDropped, trips=_DROPPED),
     Mutant(id="min-p-refused", server=MinPRefused, trips=(("cut-to-one-token-is-greedy", Outcome.REFUSED),)),
+    Mutant(
+        id="dropped-on-chat",
+        server=DroppedOnChat,
+        trips=_DROPPED,
+        source="huggingface/text-generation-inference#1794",
+    ),
+    Mutant(id="dropped-on-completions", server=DroppedOnCompletions, trips=_DROPPED),
+    Mutant(id="dropped-in-streams", server=DroppedInStreams, trips=_DROPPED),
     Mutant(
         id="cut-off-needs-temperature",
         server=CutOffNeedsTemperature,

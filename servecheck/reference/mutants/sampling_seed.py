@@ -67,6 +67,22 @@ class SeedUnknownField(ReferenceServer):
         return super().seed_of(body)
 
 
+class SeedDroppedOnCompletions(ReferenceServer):
+    """Copies the seed from a chat request and not from a completion."""
+
+    def seed_of(self, body: Event) -> int | None:
+        """Forget it there."""
+        return None if "prompt" in body else super().seed_of(body)
+
+
+class SeedDroppedInStreams(ReferenceServer):
+    """Draws a stream from the engine's own random numbers, whatever seed it names."""
+
+    def seed_of(self, body: Event) -> int | None:
+        """Forget it in a stream."""
+        return None if body.get("stream") else super().seed_of(body)
+
+
 class EngineSeed(ReferenceServer):
     """Takes the engine's fixed default seed for every request that names one, whichever it names."""
 
@@ -255,7 +271,8 @@ class LateWords(ReferenceServer):
     async def reply_chat(self, request: Request) -> Reply:
         """Cut the bytes."""
         reply = await super().reply_chat(request)
-        assert isinstance(reply.body, bytes)
+        if not isinstance(reply.body, bytes):
+            return reply
         return replace(reply, body=_pieces(json.dumps(json.loads(reply.body), indent=1).encode()))
 
 
@@ -275,6 +292,8 @@ MUTANTS = (
         trips=((_SAME, _N),),
         source="huggingface/text-generation-inference#1794",
     ),
+    Mutant(id="seed-dropped-on-completions", server=SeedDroppedOnCompletions, trips=((_SAME, _N),)),
+    Mutant(id="seed-dropped-in-streams", server=SeedDroppedInStreams, trips=((_SAME, _N),)),
     Mutant(id="seed-refused", server=SeedRefused, trips=((_SAME, _R),), source="vllm-project/vllm#16172"),
     Mutant(id="seed-unknown-field", server=SeedUnknownField, trips=((_SAME, _R),)),
     Mutant(id="engine-seed", server=EngineSeed, trips=((_OTHER, _V),), source="vllm-project/vllm#11953"),

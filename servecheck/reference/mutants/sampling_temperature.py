@@ -40,6 +40,24 @@ class OneSeedForAll(ReferenceServer):
         return 1 if found is None else found
 
 
+class GreedyInStreams(ReferenceServer):
+    """Drops the temperature where the request streams, and is greedy there."""
+
+    def sampling_of(self, body: Event) -> Sampling:
+        """Cool streams down."""
+        found = super().sampling_of(body)
+        return replace(found, temperature=0.0) if body.get("stream") else found
+
+
+class GreedyCompletions(ReferenceServer):
+    """Drops the temperature on the completions route, and is greedy there."""
+
+    def sampling_of(self, body: Event) -> Sampling:
+        """Cool completions down."""
+        found = super().sampling_of(body)
+        return replace(found, temperature=0.0) if "prompt" in body else found
+
+
 class HotRefused(ReferenceServer):
     """Refuses temperatures above 1 by name."""
 
@@ -78,6 +96,8 @@ MUTANTS = (
         trips=(("hot-answers-vary", Outcome.VIOLATED),),
         models=("obedient", "babbling", "reasoning"),
     ),
+    Mutant(id="greedy-in-streams", server=GreedyInStreams, trips=(("hot-answers-vary", Outcome.NO_EFFECT),)),
+    Mutant(id="greedy-completions", server=GreedyCompletions, trips=(("hot-answers-vary", Outcome.NO_EFFECT),)),
     Mutant(id="hot-refused", server=HotRefused, trips=(("hot-answers-vary", Outcome.REFUSED),)),
 )
 

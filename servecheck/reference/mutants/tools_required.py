@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,58 +20,9 @@ from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.parsing import CallDelta
 from servecheck.reference.server import ReferenceServer
+from servecheck.reference.toolfaults import Changing, OtherText, Rewritten, forced, refinished, twice
 
 __all__ = ["HARMLESS", "MUTANTS"]
-
-
-def _forced(body: Event) -> bool:
-    return body.get("tool_choice") == "required"
-
-
-class _Changing(ReferenceServer):
-    """Changes every list of ``tool_calls`` on its way out; subclasses say how."""
-
-    def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
-        """Return the calls that are sent in place of ``calls``."""
-        raise NotImplementedError
-
-    def chat_choice(self, job: Job, answer: Answer) -> Event:
-        """Change the calls of a whole reply."""
-        choice = super().chat_choice(job, answer)
-        if "tool_calls" in choice["message"]:
-            choice["message"]["tool_calls"] = self.change(choice["message"]["tool_calls"], stream=False)
-        return choice
-
-    def chat_delta(self, job: Job, delta: Delta) -> Event:
-        """Change the calls of one event."""
-        made = super().chat_delta(job, delta)
-        if "tool_calls" in made:
-            made["tool_calls"] = self.change(made["tool_calls"], stream=True)
-        return made
-
-
-class _OtherText(ReferenceServer):
-    """Changes what the model writes where a call is required; subclasses say how."""
-
-    def rewrite(self, text: str) -> str:
-        """Return the markup that the model writes in place of ``text``."""
-        raise NotImplementedError
-
-    def calls_constraint(self, toolbox: Toolbox, asked: str) -> Constraint:
-        """Wrap the constraint."""
-        return _Rewritten(super().calls_constraint(toolbox, asked), self.rewrite)
-
-
-class _Rewritten:
-    def __init__(self, inner: Constraint, change: Callable[[str], str]) -> None:
-        self._inner, self._change = inner, change
-
-    def text(self, choose: Choose, hints: Sequence[str]) -> str:
-        return self._change(self._inner.text(choose, hints))
-
-
-def _twice(text: str) -> str:
-    return f"{text}\n{text}"
 
 
 # --------------------------------------------------------------------------- broken: no call
@@ -82,7 +33,7 @@ class RequiredIgnored(ReferenceServer):
 
     def chat_job(self, body: Event) -> Job:
         """Soften the choice."""
-        return super().chat_job({**body, "tool_choice": "auto"} if _forced(body) else body)
+        return super().chat_job({**body, "tool_choice": "auto"} if forced(body) else body)
 
 
 class EmptyListOfCalls(RequiredIgnored):
@@ -109,7 +60,7 @@ class IgnoredInStreams(ReferenceServer):
 
     def chat_job(self, body: Event) -> Job:
         """Soften the choice of a stream."""
-        return super().chat_job({**body, "tool_choice": "auto"} if _forced(body) and body.get("stream") else body)
+        return super().chat_job({**body, "tool_choice": "auto"} if forced(body) and body.get("stream") else body)
 
 
 class CallAsText(ReferenceServer):
@@ -119,7 +70,7 @@ class CallAsText(ReferenceServer):
         super().__init__(**{**config, "tool_parser": False})
 
 
-class BareCallAsText(_OtherText):
+class BareCallAsText(OtherText):
     """Writes the call as a bare JSON list, which its own parser does not look for."""
 
     def rewrite(self, text: str) -> str:
@@ -138,7 +89,7 @@ class CallInReasoning(ReferenceServer):
     async def deltas(self, job: Job) -> AsyncIterator[Delta]:
         """File content of a forced call under reasoning."""
         async for delta in super().deltas(job):
-            moved = _forced(job.body) and delta.content
+            moved = forced(job.body) and delta.content
             yield replace(delta, content="", reasoning=delta.reasoning + delta.content) if moved else delta
 
 
@@ -148,7 +99,7 @@ class NothingAtAll(ReferenceServer):
     async def deltas(self, job: Job) -> AsyncIterator[Delta]:
         """Drop everything of a forced answer."""
         async for delta in super().deltas(job):
-            if not _forced(job.body):
+            if not forced(job.body):
                 yield delta
             elif delta.finish:
                 yield replace(delta, content="", reasoning="", calls=(), finish="stop")
@@ -242,7 +193,7 @@ class CallKills(ReferenceServer):
 
     async def reply_chat(self, request: Request) -> Reply:
         """Die of it."""
-        self.dead = self.dead or _forced(self.body_of(request))
+        self.dead = self.dead or forced(self.body_of(request))
         if self.dead:
             raise ApiError("EngineCore encountered an issue", status=500, kind="InternalServerError")
         return await super().reply_chat(request)
@@ -251,7 +202,7 @@ class CallKills(ReferenceServer):
 # --------------------------------------------------------------------------- broken: a wrong call
 
 
-class StrayCall(_Changing):
+class StrayCall(Changing):
     """Adds a call with a null name and arguments like ``{}{}`` to the right one."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -262,7 +213,7 @@ class StrayCall(_Changing):
         return [*calls, {"index": 9, **stray} if stream else stray]
 
 
-class NameInEveryDelta(_Changing):
+class NameInEveryDelta(Changing):
     """Repeats the function's name in every delta of a stream; a client that joins strings gets it many times over."""
 
     name = ""
@@ -274,7 +225,7 @@ class NameInEveryDelta(_Changing):
         return calls
 
 
-class NameWithPrefix(_Changing):
+class NameWithPrefix(Changing):
     """Leaves the name space of the model's format in front of the name."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -286,7 +237,7 @@ class NameWithPrefix(_Changing):
         return calls
 
 
-class IdMissing(_Changing):
+class IdMissing(Changing):
     """Gives no id to a call, or an empty one, so that the tool's result cannot be linked."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -297,7 +248,7 @@ class IdMissing(_Changing):
         return calls
 
 
-class IdInEveryDelta(_Changing):
+class IdInEveryDelta(Changing):
     """Gives every delta of one call a fresh id, so that clients count many calls."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -305,12 +256,12 @@ class IdInEveryDelta(_Changing):
         return [{**call, "id": self.new_id("call_"), "type": "function"} for call in calls] if stream else calls
 
 
-class OneIdForAll(_OtherText):
+class OneIdForAll(OtherText):
     """Makes two calls and gives both the id of the first."""
 
     def rewrite(self, text: str) -> str:
         """Call twice."""
-        return _twice(text)
+        return twice(text)
 
     def call_id(self, job: Job, index: int, number: int) -> str:
         """Leave the number out."""
@@ -318,7 +269,7 @@ class OneIdForAll(_OtherText):
         return super().call_id(job, index, 0)
 
 
-class ArgumentsTwice(_Changing):
+class ArgumentsTwice(Changing):
     """Joins the arguments wrongly in a stream: the object is there with an extra brace in front."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -339,12 +290,12 @@ class ArgumentsTruncated(ReferenceServer):
             yield replace(delta, calls=cut) if job.stream else delta
 
 
-class SecondWithoutArguments(_OtherText):
+class SecondWithoutArguments(OtherText):
     """Makes two calls, and the second arrives with its name only."""
 
     def rewrite(self, text: str) -> str:
         """Call twice."""
-        return _twice(text)
+        return twice(text)
 
     async def deltas(self, job: Job) -> AsyncIterator[Delta]:
         """Drop the second call's arguments."""
@@ -352,7 +303,7 @@ class SecondWithoutArguments(_OtherText):
             yield replace(delta, calls=tuple(replace(c, arguments="") if c.index else c for c in delta.calls))
 
 
-class PythonArguments(_Changing):
+class PythonArguments(Changing):
     """Writes arguments as Python shows a dictionary, with single quotes."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -363,7 +314,7 @@ class PythonArguments(_Changing):
         return calls
 
 
-class ArgumentsAsObject(_Changing):
+class ArgumentsAsObject(Changing):
     """Gives a whole reply's arguments as a JSON object where a string is due, so clients fail when they parse it."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -380,7 +331,7 @@ class LooseArguments(ReferenceServer):
         """Loosen what is not strict."""
         loose = not any(tool["function"].get("strict") for tool in toolbox.tools)
         constraint = super().calls_constraint(toolbox, asked)
-        return _Rewritten(constraint, _stringly) if loose else constraint
+        return Rewritten(constraint, _stringly) if loose else constraint
 
 
 def _stringly(text: str) -> str:
@@ -407,16 +358,12 @@ class LegacyFinish(ReferenceServer):
 
     def chat_choice(self, job: Job, answer: Answer) -> Event:
         """Change the reason."""
-        return _refinished(super().chat_choice(job, answer), "function_call")
+        return refinished(super().chat_choice(job, answer), "function_call")
 
     async def chunks(self, job: Job) -> AsyncIterator[Event]:
         """Change the reason in the finishing chunk."""
         async for event in super().chunks(job):
-            yield {**event, "choices": [_refinished(choice, "function_call") for choice in event["choices"]]}
-
-
-def _refinished(choice: Event, reason: str | None) -> Event:
-    return {**choice, "finish_reason": reason} if choice["finish_reason"] == "tool_calls" else choice
+            yield {**event, "choices": [refinished(choice, "function_call") for choice in event["choices"]]}
 
 
 class FinishLost(ReferenceServer):
@@ -425,7 +372,7 @@ class FinishLost(ReferenceServer):
     async def chunks(self, job: Job) -> AsyncIterator[Event]:
         """Take the reason away."""
         async for event in super().chunks(job):
-            yield {**event, "choices": [_refinished(choice, None) for choice in event["choices"]]}
+            yield {**event, "choices": [refinished(choice, None) for choice in event["choices"]]}
 
 
 # --------------------------------------------------------------------------- odd, but right
@@ -436,7 +383,7 @@ class FinishStop(ReferenceServer):
 
     def chat_choice(self, job: Job, answer: Answer) -> Event:
         """Change the reason."""
-        return _refinished(super().chat_choice(job, answer), "stop")
+        return refinished(super().chat_choice(job, answer), "stop")
 
 
 class WholeArguments(ReferenceServer):
@@ -471,7 +418,7 @@ class ByTheLetter(ReferenceServer):
             yield replace(delta, calls=())
 
 
-class NameBeforeArguments(_Changing):
+class NameBeforeArguments(Changing):
     """Sends the first delta of a call without any arguments, and null for what later deltas do not repeat."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -505,7 +452,7 @@ class LongIds(ReferenceServer):
         return f"chatcmpl-tool-{super().call_id(job, index, number)}"
 
 
-class IdRepeated(_Changing):
+class IdRepeated(Changing):
     """Repeats the id of a call in all its deltas, always the same one."""
 
     def __init__(self, **config: Any) -> None:  # noqa: ANN401
@@ -519,7 +466,7 @@ class IdRepeated(_Changing):
         return calls
 
 
-class ExtraFields(_Changing):
+class ExtraFields(Changing):
     """Numbers the calls of a whole reply and adds fields that the specification does not know."""
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
@@ -535,7 +482,7 @@ class ExtraFields(_Changing):
         return choice
 
 
-class TextBeforeCall(_OtherText):
+class TextBeforeCall(OtherText):
     """Says a sentence before it calls."""
 
     def rewrite(self, text: str) -> str:
@@ -543,7 +490,7 @@ class TextBeforeCall(_OtherText):
         return f"Let me write that down.\n{text}"
 
 
-class TextAfterCall(_OtherText):
+class TextAfterCall(OtherText):
     """Goes on talking behind the call, as a grammar that has ended lets it."""
 
     def rewrite(self, text: str) -> str:
@@ -551,15 +498,15 @@ class TextAfterCall(_OtherText):
         return f"{text}\nI am glad to help!"
 
 
-class TwoCalls(_OtherText):
+class TwoCalls(OtherText):
     """Makes the same call twice, each with an id of its own; required means at least one."""
 
     def rewrite(self, text: str) -> str:
         """Call twice."""
-        return _twice(text)
+        return twice(text)
 
 
-class SpacedArguments(_OtherText):
+class SpacedArguments(OtherText):
     """Writes the arguments over several lines."""
 
     def rewrite(self, text: str) -> str:
@@ -600,7 +547,7 @@ class SlowFirstUse(ReferenceServer):
 
     async def reply_chat(self, request: Request) -> Reply:
         """Wait before a forced call."""
-        if _forced(self.body_of(request)):
+        if forced(self.body_of(request)):
             await asyncio.sleep(20)
         return await super().reply_chat(request)
 

@@ -1,0 +1,114 @@
+"""A JSON Schema shapes a streamed answer and a text completion as it shapes a plain chat answer.
+
+What it does: the experiment of `json_schema` where schemas are forgotten most often: on the chat route with `stream`,
+or on the completions route, plain and streamed. A prompt that asks for prose is sent without a schema (the control),
+then with one whose only property must equal a random word: greedy, sampled, and with nothing but the schema. The pieces
+of a stream are joined before they are judged. An answer that was cut by `max_tokens` is asked for once more.
+
+Why it matters: applications stream, and batch jobs use completions; a server that applies a schema in one place and
+not in the other passes the smoke test and breaks the parser in production.
+
+How it could be fooled: by a gateway that streams nothing and sends the one valid answer in a single piece; that the
+pieces come as they are made is the row `streaming.incremental`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.probes._schemas import (
+    NONCE_SCHEMA,
+    PULL_AWAY,
+    judge_schema,
+    latest,
+    more_room,
+    response_format,
+    with_nonce,
+)
+from servecheck.probes._steps import reply_at
+
+__all__ = ["PROBE"]
+
+_STREAMED, _COMPLETED = "schema-shapes-a-streamed-answer", "schema-shapes-a-completion"
+_CHECKS = {"stream": _STREAMED, "completions": _COMPLETED}
+_GREEDY: dict[str, Json] = {"temperature": 0, "top_p": 1}
+_SAMPLED: dict[str, Json] = {"temperature": 1, "top_p": 1}
+_STREAM: dict[str, Json] = {"stream": True}
+_ARMS: dict[str, dict[str, dict[str, Json]]] = {
+    "stream": {"greedy": {**_GREEDY, **_STREAM}, "sampled": {**_SAMPLED, **_STREAM}, "bare": _STREAM},
+    "completions": {"greedy": _GREEDY, "sampled": _SAMPLED, "bare": {}, "streamed": {**_GREEDY, **_STREAM}},
+}
+
+
+class JsonSchemaRoutesParams(Params):
+    """What may be chosen in YAML."""
+
+    where: Literal["stream", "completions"] = Field(description="Streamed on the chat route, or the completions route.")
+    prompt: str = Field(
+        default=PULL_AWAY,
+        description="A prompt that pulls away from JSON; for completions a text that goes on, since a model may end a "
+        "finished one at once, and an empty answer looks like a fault of the schema.",
+    )
+    max_tokens: int = Field(default=96, ge=16, le=4096, description="Room for the answer; 17 to 26 tokens were used.")
+
+
+async def drive(session: Session, params: JsonSchemaRoutesParams, _: Transcript | None) -> None:
+    """Control greedy and sampled, then the schema in every arm; an answer that was cut is asked for once more."""
+    on_chat = params.where == "stream"
+    path = "/chat/completions" if on_chat else "/completions"
+    asked: dict[str, Json] = {"max_tokens": params.max_tokens}
+    asked |= {"messages": [{"role": "user", "content": params.prompt}]} if on_chat else {"prompt": params.prompt}
+    if on_chat:
+        asked |= _STREAM
+    await session.post("control", path, {**asked, **_GREEDY})
+    await session.post("control-sampled", path, {**asked, **_SAMPLED})
+    for arm, more in _ARMS[params.where].items():
+        room: int | None = params.max_tokens
+        for step in (arm, f"{arm}-again"):
+            if room is not None:
+                wanted = response_format(with_nonce(NONCE_SCHEMA, session.nonce()))
+                await session.post(step, path, {**asked, **more, "response_format": wanted, "max_tokens": room})
+                answer = reply_at(session.transcript, step)
+                room = more_room(answer, params.max_tokens) if answer is not None else None
+
+
+def judge(transcript: Transcript, params: JsonSchemaRoutesParams) -> Iterator[Finding]:
+    """Judge every arm's last look."""
+    route = Route.CHAT if params.where == "stream" else Route.COMPLETIONS
+    for arm, more in _ARMS[params.where].items():
+        part = Part(route=route, mode=Mode.STREAM if "stream" in more else Mode.NON_STREAM)
+        shaped = latest(reply_at(transcript, f"{arm}-again"), reply_at(transcript, arm))
+        control = reply_at(transcript, "control" if more.get("temperature") == 0 else "control-sampled")
+        yield judge_schema(part, _CHECKS[params.where], shaped, control, NONCE_SCHEMA)
+
+
+PROBE = Probe(
+    id="json_schema_routes",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id=_STREAMED,
+            rule="The pieces of a streamed answer join to an instance of the schema that its request carries.",
+            level=Level.MUST,
+            source="https://platform.openai.com/docs/guides/structured-outputs#streaming",
+        ),
+        Check(
+            id=_COMPLETED,
+            rule="A text completion is an instance of the schema that its request carries, plain and streamed.",
+            level=Level.MUST,
+            source="https://docs.vllm.ai/en/latest/features/structured_outputs/",
+        ),
+    ),
+    params=JsonSchemaRoutesParams,
+    drive=drive,
+    judge=judge,
+    requests=6,
+    prompt_tokens=250,
+    output_tokens=260,
+)

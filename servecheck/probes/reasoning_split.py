@@ -1,0 +1,193 @@
+"""Thinking is kept apart from the answer.
+
+What it does: asks a model that thinks a few short questions, greedily and sampled, whole or streamed. The thinking must
+come in a field of its own (``reasoning`` or ``reasoning_content``), the answer in ``content``. A model that shows no
+thinking, as it is or when asked to, makes the row not applicable.
+
+Why it matters: thinking in the content reaches users and breaks parsers; an answer in the reasoning field leaves
+applications with nothing. Streams are split by other code than whole replies, and are reported to differ.
+
+How it could be fooled: by a model that thinks without marks on a server without a parser, which reads like a long
+answer; by a model that thinks for longer than ``max_tokens``, of which only the thought is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Mode, NotApplicable, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.probes._reasoning import ROOM, ask, field_of, marks, no_thinking, tokens_in, told_to
+from servecheck.probes._steps import reply_at
+from servecheck.read import reply
+from servecheck.read.text import dig, parse, quote, string
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://docs.vllm.ai/en/latest/features/reasoning_outputs/"
+_APART, _ANSWER = "thinking-is-in-its-own-field", "answer-is-in-the-content"
+_CLEAN, _ORDER = "reasoning-and-answer-hold-no-marks", "thinking-streams-before-the-answer"
+
+
+class ReasoningSplitParams(Params):
+    """What may be chosen in YAML."""
+
+    mode: Literal["whole", "stream"] = Field(description="Whether the replies are streamed.")
+    prompts: tuple[str, ...] = Field(
+        default=("What is 12 + 5? Answer with the number only.", "Good morning! Greet me in one short sentence."),
+        min_length=1,
+        max_length=16,
+        strict=False,
+        description="Questions with short answers.",
+    )
+    draws: int = Field(default=2, ge=1, le=16, description="Sampled answers to each prompt; some parsers fail on some.")
+    max_tokens: int = Field(default=ROOM, ge=64, le=16384, description="Room for the thought and the answer.")
+
+
+async def drive(session: Session, params: ReasoningSplitParams, _: Transcript | None) -> None:
+    """Find out whether it thinks; then greedy once and sampled several times, in the mode that is asked for."""
+    base: dict[str, Json] = {"max_tokens": params.max_tokens, "top_p": 1}
+    first: Json = [{"role": "user", "content": params.prompts[0]}]
+    more = await ask(session, {**base, "messages": first, "temperature": 0})
+    if more is None:
+        return
+    streamed: dict[str, Json] = {"stream": True} if params.mode == "stream" else {}
+    if streamed:
+        await session.chat("look-greedy", {**base, **more, **streamed, "messages": first, "temperature": 0})
+    for place, prompt in enumerate(params.prompts, start=1):
+        messages: Json = [{"role": "user", "content": prompt}]
+        for draw in range(params.draws):
+            body: dict[str, Json] = {**base, **more, **streamed, "messages": messages, "temperature": 0.7}
+            await session.chat(f"look-{place}-{draw}", body)
+
+
+def judge(transcript: Transcript, params: ReasoningSplitParams) -> Iterator[Finding | NotApplicable]:
+    """Judge every reply of the mode; a greedy stream also against the whole reply."""
+    part = Part(mode=Mode.STREAM if params.mode == "stream" else Mode.NON_STREAM)
+    plain, whole = reply_at(transcript, "plain"), told_to(transcript)
+    looks = [reply.chat(exchange) for exchange in transcript.steps("look-")]
+    if whole is None:
+        nothing = no_thinking([plain, reply_at(transcript, "asked"), *looks])
+        yield nothing or part.unless_answered(_APART, plain) or part.undetermined(_APART, "the model did not think")
+        return
+    if params.mode == "whole":
+        looks = [whole, *looks]
+    missing = next((found for look in looks if (found := part.unless_answered(_APART, look, whole))), None)
+    if missing is not None:
+        yield missing
+        return
+    answers = [look for look in looks if isinstance(look, reply.Answer)]
+    yield _apart(part, answers, whole)
+    yield _answer(part, answers)
+    yield from _clean(part, answers)
+    if params.mode == "stream":
+        yield from _order(part, answers)
+
+
+def _apart(part: Part, answers: Sequence[reply.Answer], whole: reply.Answer) -> Finding:
+    for answer in answers:
+        if mark := marks(answer.text):
+            why = f"the content holds marks of thinking ({mark}): {quote(answer.text)}"
+            return part.violated(_APART, why, answer)
+    thinking = [answer for answer in answers if answer.first.reasoning.strip()]
+    if thinking:
+        name = field_of(thinking[0])
+        why = f"{len(thinking)} of {len(answers)} replies have their thinking in {name}, none in the content"
+        return part.held(_APART, why, *answers, field=name)
+    if not answers:
+        return part.undetermined(_APART, "nothing was answered", whole)
+    if whole.first.reasoning.strip():
+        why = f"the whole reply has reasoning ({quote(whole.first.reasoning, 40)}), no stream has: "
+        return part.violated(_APART, why + quote(answers[0].text, 60), *answers, whole)
+    return part.undetermined(_APART, "the model did not think in any of these replies", *answers)
+
+
+def _answer(part: Part, answers: Sequence[reply.Answer]) -> Finding:
+    ended = [answer for answer in answers if answer.finish != "length" and not answer.first.tool_calls]
+    empty = [answer for answer in ended if not answer.text.strip()]
+    figures = {"ended": len(ended), "empty": len(empty)}
+    if not ended:
+        return part.undetermined(_ANSWER, "every reply was cut by max_tokens before it ended", *answers, **figures)
+    if empty:
+        shown = quote(empty[0].first.reasoning[-60:], 64) if empty[0].first.reasoning else "there is no reasoning"
+        why = f"content is empty and the answer is in the reasoning, in {len(empty)} of {len(ended)} replies that "
+        why += f"ended with {empty[0].finish}: {shown}"
+        return part.violated(_ANSWER, why, *empty, **figures)
+    why = f"{len(ended)} replies that ended have an answer in the content: {quote(ended[0].text.strip(), 40)}"
+    return part.held(_ANSWER, why, *ended, **figures)
+
+
+def _clean(part: Part, answers: Sequence[reply.Answer]) -> Iterator[Finding]:
+    for answer in answers:
+        for name, text in (("reasoning", answer.first.reasoning), ("content", answer.text)):
+            if token := tokens_in(text):
+                yield part.violated(_CLEAN, f"the {name} holds {token}: {quote(text[-80:], 84)}", answer)
+                return
+    if answers:
+        yield part.held(_CLEAN, f"no special token is written out in {len(answers)} replies", *answers)
+
+
+def _order(part: Part, answers: Sequence[reply.Answer]) -> Iterator[Finding]:
+    seen = [answer for answer in answers if answer.first.reasoning.strip() and answer.text.strip()]
+    for answer in seen:
+        if late := _thought_after_answer(answer):
+            yield part.violated(_ORDER, f"reasoning comes after the answer has begun: {quote(late, 40)}", answer)
+            return
+    if seen:
+        yield part.held(_ORDER, f"in {len(seen)} streams the answer begins when the thinking is over", *seen)
+
+
+def _thought_after_answer(answer: reply.Answer) -> str:
+    begun = False
+    for event in answer.stream.events if answer.stream is not None else ():
+        try:
+            delta = dig(parse(event.data), "choices", 0, "delta")
+        except ValueError:
+            continue
+        thought = string(dig(delta, "reasoning_content")) or string(dig(delta, "reasoning"))
+        if begun and thought.strip():
+            return thought
+        begun = begun or bool(string(dig(delta, "content")).strip())
+    return ""
+
+
+PROBE = Probe(
+    id="reasoning_split",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id=_APART,
+            rule="Thinking comes in reasoning or reasoning_content, and never in the content.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_ANSWER,
+            rule="A reply that ended by itself has its answer in the content.",
+            level=Level.MUST,
+            source="https://github.com/vllm-project/vllm/issues/48748",
+        ),
+        Check(
+            id=_CLEAN,
+            rule="Neither reasoning nor content has special tokens written out.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm/issues/48748",
+        ),
+        Check(
+            id=_ORDER,
+            rule="In a stream no reasoning comes after the answer has begun.",
+            level=Level.SHOULD,
+            source=_SOURCE,
+        ),
+    ),
+    params=ReasoningSplitParams,
+    drive=drive,
+    judge=judge,
+    requests=6,
+    prompt_tokens=240,
+    output_tokens=1500,
+)

@@ -1,0 +1,164 @@
+"""``tool_choice: none`` keeps the model from calling tools.
+
+What it does: first finds a way to make this model call without ``tool_choice``: by asking, by earlier turns that show
+calls in the server's own format, or by a constraint that lets it write nothing else. Then the same request is sent with
+``none``, plain and streamed: no call may come back. Asked in plain words, the answer must not be a call as text.
+
+Why it matters: an agent says ``none`` for its last turn, and acts on a call that comes back nevertheless.
+
+How it could be fooled: by a model that never calls; then nothing was prevented, and the row is inconclusive. Some
+engines show the tools to the model also with ``none``, and a model that was told of them writes calls as text; that
+is a ``should``, for no client acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
+from servecheck.probe import Params, Probe, Session
+from servecheck.probes._findings import Part
+from servecheck.probes._steps import reply_at, sent
+from servecheck.probes._tools import (
+    ROOM_TO_THINK,
+    calls_of,
+    code_tool,
+    function_of,
+    holds_whole_call,
+    imitated,
+    markup_of,
+    thought_too_long,
+    was_cut,
+    written,
+)
+from servecheck.read import reply
+from servecheck.read.text import dig, quote, string
+
+__all__ = ["PROBE"]
+
+_SOURCE = "https://platform.openai.com/docs/api-reference/chat/create#chat-create-tool_choice"
+_PREVENTED, _CLEAN = "none-prevents-calls", "none-leaves-no-call-in-the-text"
+_WAYS = {
+    "natural": "asked in plain words",
+    "imitated": "shown calls to imitate",
+    "written": "made to write a call",
+}
+
+
+class ToolsNoneParams(Params):
+    """What may be chosen in YAML."""
+
+    prompt: str = Field(
+        default="Please record the code. Call the function that records it.",
+        description="A prompt that calls for a tool that records a code.",
+    )
+    max_tokens: int = Field(default=160, ge=32, le=4096, description="Room for a call; 29 to 85 tokens were used.")
+
+
+async def drive(session: Session, params: ToolsNoneParams, _: Transcript | None) -> None:
+    """Find a way to a call without a choice, then go the same way with ``none``."""
+    asked: list[Json] = [{"role": "user", "content": params.prompt}]
+    base: dict[str, Json] = {"messages": asked, "max_tokens": params.max_tokens, "temperature": 0}
+    name, code = f"fn_{session.nonce(8)}", session.nonce()
+    await session.chat("control", base)
+    forced: dict[str, Json] = {"tools": [code_tool(name, code, strict=True)], "tool_choice": "required"}
+    first = reply.chat(await session.chat("forced", {**base, **forced, "logprobs": True}))
+    if was_cut(first) and thought_too_long(first):
+        base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
+        await session.chat("forced", {**base, **forced, "logprobs": True})
+    markup = markup_of(reply_at(session.transcript, "forced"))
+    tools: dict[str, Json] = {**base, "tools": [code_tool(name, code, strict=False)]}
+    bodies: dict[str, dict[str, Json]] = {"natural": tools}
+    if markup:
+        bodies["imitated"] = {**tools, "messages": [*imitated(asked, markup), *asked]}
+        bodies["written"] = {**tools, **written(session, markup)}
+    for way, body in bodies.items():
+        await session.chat(f"auto-{way}", body)
+        if _way(session.transcript):
+            break
+    way = _way(session.transcript) or "natural"
+    for each in dict.fromkeys((way, "natural")):
+        await session.chat(f"none-{each}", {**bodies[each], "tool_choice": "none"})
+    await session.chat(f"none-{way}-stream", {**bodies[way], "tool_choice": "none", "stream": True})
+
+
+def _way(transcript: Transcript) -> str:
+    """Return the way in which a call was made without a choice, an empty string where there was none."""
+    return next((way for way in _WAYS if calls_of(reply_at(transcript, f"auto-{way}"))), "")
+
+
+def judge(transcript: Transcript, _: ToolsNoneParams) -> Iterator[Finding]:
+    """Judge both modes, then the text."""
+    way = _way(transcript)
+    for suffix, mode in (("", Mode.NON_STREAM), ("-stream", Mode.STREAM)):
+        yield _prevented(transcript, way, suffix, Part(mode=mode))
+    yield from _clean(transcript)
+
+
+def _prevented(transcript: Transcript, way: str, suffix: str, part: Part) -> Finding:
+    answer = reply_at(transcript, f"none-{way or 'natural'}{suffix}")
+    auto = reply_at(transcript, f"auto-{way or 'natural'}")
+    missing = part.unless_answered(_PREVENTED, answer, reply_at(transcript, "control"))
+    if missing is not None:
+        return missing
+    assert isinstance(answer, reply.Answer)
+    calls = calls_of(answer)
+    if calls:
+        what = f"{len(calls)} call(s) with none, of {quote(calls[0].name or '', 60)}"
+        if calls_of(auto):
+            return part.no_effect(_PREVENTED, f"{what}, as without a choice", answer, *sent(auto))
+        return part.violated(_PREVENTED, what, answer)
+    if answer.finish == "tool_calls":
+        return part.violated(_PREVENTED, "no call with none, but finish_reason is 'tool_calls'", answer)
+    if not way:
+        why = f"no call with none, but none without it either: {quote(answer.text)}"
+        return part.undetermined(_PREVENTED, why, answer, *sent(auto))
+    return part.held(
+        _PREVENTED, f"{_WAYS[way]}, the model calls without a choice and not with none", answer, *sent(auto)
+    )
+
+
+def _clean(transcript: Transcript) -> Iterator[Finding]:
+    """Judge the plain answer to plain words: what the model was shown or made to write would be our doing."""
+    answer = reply_at(transcript, "none-natural")
+    if not isinstance(answer, reply.Answer) or calls_of(answer):
+        return
+    part = Part()
+    name = string(dig(function_of(answer), "name"))
+    markup, text = ("".join(each.split()) for each in (markup_of(reply_at(transcript, "forced")), answer.text))
+    begun = markup.partition(name)[0] + name
+    # A model may quote a bare JSON object from the tool's description; only a text that begins like a call is one.
+    shown = (begun in text if markup.startswith("<") else text.startswith(begun)) if markup and name else False
+    if shown or (not markup and text.startswith(("<", "{", "[")) and holds_whole_call(answer.text, name)):
+        why = f"the model was told of the tools although they are off, and its call is the text: {quote(answer.text)}"
+        yield part.violated(_CLEAN, why, answer)
+    else:
+        yield part.held(_CLEAN, f"text: {quote(answer.text)}", answer)
+
+
+PROBE = Probe(
+    id="tools_none",
+    doc=__doc__ or "",
+    checks=(
+        Check(
+            id=_PREVENTED,
+            rule="With tool_choice: none the answer holds no tool call.",
+            level=Level.MUST,
+            source=_SOURCE,
+        ),
+        Check(
+            id=_CLEAN,
+            rule="With tool_choice: none the text of the answer is not a tool call either.",
+            level=Level.SHOULD,
+            source=_SOURCE,
+        ),
+    ),
+    params=ToolsNoneParams,
+    drive=drive,
+    judge=judge,
+    requests=8,
+    prompt_tokens=1500,
+    output_tokens=600,
+)

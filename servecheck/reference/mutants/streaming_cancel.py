@@ -1,0 +1,186 @@
+"""Servers that work on when nobody listens, or leak what an abort should free, and servers that only look so."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+from servecheck.model import Outcome
+from servecheck.reference.asgi import Reply, Request
+from servecheck.reference.engine import Delta, Job
+from servecheck.reference.fields import ApiError
+from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.server import ReferenceServer
+
+__all__ = ["HARMLESS", "MUTANTS"]
+
+
+class _Detached(ReferenceServer):
+    """Generates in a task of its own, which outlives the client by ``linger`` seconds, for ever by default."""
+
+    linger: float | None = None
+
+    def detaches(self, job: Job) -> bool:  # noqa: ARG002
+        """Tell whether this request is detached."""
+        return True
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """Read from the task what it makes."""
+        if not self.detaches(job):
+            async for delta in super().deltas(job):
+                yield delta
+            return
+        queue: asyncio.Queue[Delta | None] = asyncio.Queue()
+        source = super().deltas(job)
+
+        async def work() -> None:
+            async for delta in source:
+                queue.put_nowait(delta)
+            queue.put_nowait(None)
+
+        task = asyncio.create_task(work())
+        try:
+            while (made := await queue.get()) is not None:
+                yield made
+        finally:
+            if self.linger is not None:
+                asyncio.get_running_loop().call_later(self.linger, task.cancel)
+
+
+class KeepsRunning(_Detached):
+    """Finishes every answer, whether the client is still there or not."""
+
+
+class KeepsStreamRunning(_Detached):
+    """Finishes streams that nobody reads; whole replies end with their clients."""
+
+    def detaches(self, job: Job) -> bool:
+        """Detach streams."""
+        return job.stream
+
+
+class KeepsWholeRunning(_Detached):
+    """Finishes whole replies that nobody waits for; streams end with their clients."""
+
+    def detaches(self, job: Job) -> bool:
+        """Detach whole replies."""
+        return not job.stream
+
+
+class KeepsRunningUnseen(_Detached):
+    """Finishes every answer on its only slot and shows no metrics: only the next request tells."""
+
+    async def reply_metrics(self, _: Request) -> Reply:
+        """Have no such route."""
+        raise ApiError("no route /metrics", status=404, kind="not_found_error", code="not_found")
+
+
+class CountLeaks(ReferenceServer):
+    """Stops working but leaves every aborted request in its count of running ones, so that routers avoid it."""
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """Count what was not finished once more."""
+        finished = False
+        try:
+            async for delta in super().deltas(job):
+                finished = finished or delta.finish is not None
+                yield delta
+        finally:
+            if not finished:
+                self.metrics.running += 1
+
+
+class SlotLeaks(ReferenceServer):
+    """Loses its only slot to the first aborted request, and serves nobody from then on."""
+
+    _leaked = False
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """Wait for a slot that is never given back."""
+        if self._leaked:
+            await asyncio.Event().wait()
+        finished = False
+        try:
+            async for delta in super().deltas(job):
+                finished = finished or delta.finish is not None
+                yield delta
+        finally:
+            self._leaked = not finished
+
+
+# --------------------------------------------------------------------------- odd, but right
+
+
+class SlowToNotice(_Detached):
+    """Looks for lost clients every few seconds only, as one engine does."""
+
+    linger = 3.4
+
+    def detaches(self, job: Job) -> bool:
+        """Be slow with whole replies."""
+        return not job.stream
+
+
+class AbortCounterStays(ReferenceServer):
+    """Never counts aborted requests as aborted; the count of running ones is right."""
+
+    def metrics_text(self) -> str:
+        """Hide the counter."""
+        return re.sub(r'(finished_reason="abort"\}) .*', r"\1 0.0", super().metrics_text())
+
+
+class OthersAreHere(ReferenceServer):
+    """Serves three requests of others all the time."""
+
+    def metrics_text(self) -> str:
+        """Count the others."""
+        self.metrics.running += 3
+        text = super().metrics_text()
+        self.metrics.running -= 3
+        return text
+
+
+class OneSlot(ReferenceServer):
+    """Serves one request at a time, and the next one as soon as the client of the first is gone."""
+
+
+_V = Outcome.VIOLATED
+_SLOW = {"decode_seconds": 0.1}  # fewer tokens in the twenty seconds that a request must go on
+_STOPS, _NEXT = "work-stops-when-the-client-leaves", "next-request-is-served-at-once"
+
+MUTANTS = (
+    Mutant(
+        id="keeps-running", server=KeepsRunning, trips=((_STOPS, _V),), source="vllm-project/vllm#54947", config=_SLOW
+    ),
+    Mutant(
+        id="keeps-stream-running",
+        server=KeepsStreamRunning,
+        trips=((_STOPS, _V),),
+        source="vllm-project/vllm#54947",
+        config=_SLOW,
+    ),
+    Mutant(id="keeps-whole-running", server=KeepsWholeRunning, trips=((_STOPS, _V),), config=_SLOW),
+    Mutant(
+        id="keeps-running-unseen",
+        server=KeepsRunningUnseen,
+        trips=((_NEXT, _V),),
+        source="vllm-project/vllm#54947",
+        config={**_SLOW, "slots": 1},
+    ),
+    Mutant(id="count-leaks", server=CountLeaks, trips=((_STOPS, _V),), source="vllm-project/vllm#50425", config=_SLOW),
+    Mutant(
+        id="slot-leaks",
+        server=SlotLeaks,
+        trips=(("server-stays-healthy", _V),),
+        source="InternLM/lmdeploy#1788",
+        config={**_SLOW, "slots": 1},
+    ),
+)
+
+HARMLESS = (
+    Harmless(id="slow-to-notice", server=SlowToNotice, config=_SLOW),
+    Harmless(id="abort-counter-stays", server=AbortCounterStays, source="vllm-project/vllm#31503", config=_SLOW),
+    Harmless(id="others-are-here", server=OthersAreHere, source="vllm-project/vllm#54947", config=_SLOW),
+    Harmless(id="one-slot", server=OneSlot, config={**_SLOW, "slots": 1}),
+)
