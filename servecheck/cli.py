@@ -82,7 +82,7 @@ def _root(
 # --------------------------------------------------------------------------- run and demo
 
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder to write; must be empty or not exist.")]
-Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full or migration.")]
+Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full, migration or demo.")]
 Feature = Annotated[list[str] | None, typer.Option("--feature", help="Only rows that match this id, group or glob.")]
 ScenarioPath = Annotated[list[Path] | None, typer.Option("--scenario", help="A scenario file or folder of your own.")]
 Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
@@ -174,7 +174,7 @@ def run(
 def demo(
     out: Out = None,
     model_file: ModelFile = None,
-    suite: Suite = "standard",
+    suite: Suite = "demo",
     feature: Feature = None,
     trials: Trials = None,
     deadline: Deadline = 120.0,

@@ -28,6 +28,7 @@ SUITES = {
     suite.name: suite
     for suite in (
         Suite(name="smoke", about="a few minutes' look: the scenarios tagged smoke", tag="smoke"),
+        Suite(name="demo", about="what `servecheck demo` shows in minutes: the scenarios tagged demo", tag="demo"),
         Suite(name="standard", about="every safe scenario; the default"),
         Suite(name="full", about="every scenario of every risk that --allow names"),
         Suite(
