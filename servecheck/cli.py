@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -256,10 +257,19 @@ def _probes() -> Mapping[str, Probe[Params]]:
     return discover()
 
 
-def _scenarios(paths: list[Path] | None) -> list[Scenario]:
+def _scenarios(paths: list[Path] | None) -> Sequence[Scenario]:
     from servecheck import features, scenario
 
-    return scenario.load_all(paths or [scenario.builtin_dir()], probes=_probes(), features=features.BY_ID)
+    if not paths:
+        return _builtin_scenarios()
+    return scenario.load_all(paths, probes=_probes(), features=features.BY_ID)
+
+
+@functools.cache
+def _builtin_scenarios() -> tuple[Scenario, ...]:
+    from servecheck import features, scenario
+
+    return tuple(scenario.load_all([scenario.builtin_dir()], probes=_probes(), features=features.BY_ID))
 
 
 def _plan(found: Any, settings: Settings, feature: list[str] | None, paths: list[Path] | None) -> Plan:  # noqa: ANN401
@@ -509,11 +519,25 @@ def explain(check: Annotated[str, typer.Argument(help="The id of a check, a feat
         typer.echo(probes[check].doc.strip())
         return
     if check in features.BY_ID:
-        row = features.BY_ID[check]
-        weight = "core" if row.core else "extended"
-        typer.echo(f"{row.id}: {row.title}\n\n{row.question}\n\n{weight}, {row.kind.value}, risk {row.risk.value}")
+        _explain_row(check)
         return
     raise UnknownName("check", check, [*(found.id for _, found in _checks()), *probes, *features.BY_ID])
+
+
+def _explain_row(feature: str) -> None:
+    from servecheck import features
+
+    row, probes = features.BY_ID[feature], _probes()
+    weight = "core" if row.core else "extended"
+    typer.echo(f"{row.id}: {row.title}\n\n{row.question}\n\n{weight}, {row.kind.value}, risk {row.risk.value}")
+    mine = [scenario for scenario in _scenarios(None) if scenario.feature == feature]
+    if not mine:
+        typer.echo("\nno probe yet")
+    for scenario in mine:
+        probe = probes[scenario.probe]
+        typer.echo(f"\nprobe {probe.id}, risk {probe.risk.value}, in the scenario {scenario.id}: {scenario.title}")
+        for check in probe.checks:
+            typer.echo(f"  {check.id} ({scenario.level_of(check).value})\n    {check.rule}")
 
 
 @app.command()

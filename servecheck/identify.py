@@ -37,12 +37,14 @@ FIELDS = (
 """The fields of every fingerprint, in display order. ``device`` and ``tpu_stack`` are seldom visible on the wire.
 
 Behind them stand settings that only some engines show, where they do: ``slots``, ``tool_call_parser``,
-``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``; and whatever else the user declares.
+``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``, ``gateway_version``; and whatever else
+the user declares.
 """
 
 _ANY_KIND = frozenset({"identity", "health", "metrics", "tokenize", "auth", "lora"})
 _ANY_KIND_ROWS = frozenset({"quantization.identity"})
 _GET_DEADLINE = 15.0
+_MOST_MODELS = 64  # of a list that a server may make as long as it likes
 _FIRST = (
     ("version", "/version"),
     ("server_info", "/server_info?config_format=json"),  # the query is vLLM's; SGLang ignores it
@@ -89,8 +91,10 @@ async def ask(session: Session) -> dict[str, Exchange]:
     asked["metrics"] = await session.metrics("metrics")
     replies = _read(session.endpoint, asked, None)
     engines = {engine for engine, _ in told(ENGINE_SIGNS, replies)}
-    if engines <= {"sglang", "sgl-jax"} and _json(asked["model_info"]) is None:
-        for step, path in _SECOND:
+    open_ = engines <= {"sglang", "sgl-jax"} and _json(asked["model_info"]) is None
+    for step, path in _SECOND:
+        # dasLLAMA shows its limits there and nowhere else.
+        if open_ or (step == "stats" and "dasllama" in engines):
             asked[step] = await session.get_server(step, path, deadline=_GET_DEADLINE)
     return asked
 
@@ -296,6 +300,11 @@ def _others(replies: Replies) -> Iterator[_Claim]:
     yield "quantization", dig(replies.entry, "meta", "ftype"), "meta.ftype in GET /v1/models"
     level = dig(replies.said.get("models"), "models", 0, "details", "quantization_level")
     yield "quantization", level, "quantization_level in GET /v1/models"
+    for place in range(_MOST_MODELS):
+        model = dig(replies.said.get("stats"), "models", place)
+        if dig(model, "name") == dig(replies.entry, "id"):
+            yield "max_model_len", dig(model, "ctx"), "ctx in GET /v1/stats"
+    yield "gateway_version", replies.header("x-litellm-version"), "the x-litellm-version header"
     if re.search(rb"^tpu_inference:", replies.metrics_text, re.MULTILINE):
         yield "tpu_stack", "tpu-inference", "tpu_inference: series in the metrics"
         yield "device", "tpu", "tpu_inference: series in the metrics"

@@ -74,7 +74,7 @@ _SERIES = (
     (re.compile(rb"^llamacpp[:_]", re.MULTILINE), "llama.cpp"),
     (re.compile(rb"^tgi_", re.MULTILINE), "tgi"),
 )
-_OWNERS = MappingProxyType({"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"})
+_OWNERS = MappingProxyType({"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "dasllama": "dasllama"})
 # Paths that no other engine known to us has; all of a set must be there.
 _PATHS = (
     (frozenset({"/kv_event_sources", "/v1/chat/completions/batch"}), "vllm"),
@@ -144,6 +144,10 @@ def _stats(replies: Replies) -> str:
     return "dasllama" if isinstance(replies.said.get("stats"), dict) else ""
 
 
+def _stats_of_models(replies: Replies) -> str:
+    return "dasllama" if dig(replies.said.get("stats"), "models", 0, "backend_effective") is not None else ""
+
+
 def _counted_time(replies: Replies) -> str:
     bodies = (replies.entry, replies.said.get("canary"))
     return "dasllama" if any(number(dig(body, "created")) in _DASLLAMA_EPOCH for body in bodies) else ""
@@ -151,6 +155,29 @@ def _counted_time(replies: Replies) -> str:
 
 def _server_header(replies: Replies) -> str:
     return "llama.cpp" if (replies.header("server") or "").lower().startswith("llama.cpp") else ""
+
+
+def _passed_on_server_header(replies: Replies) -> str:
+    # LiteLLM passes the headers of the server behind it on, under this prefix.
+    return "llama.cpp" if (replies.header("llm_provider-server") or "").lower().startswith("llama.cpp") else ""
+
+
+def _timings(replies: Replies) -> str:
+    timings = dig(replies.said.get("canary"), "timings")
+    return (
+        "llama.cpp" if isinstance(timings, dict) and {"predicted_n", "predicted_ms", "cache_n"} <= set(timings) else ""
+    )
+
+
+def _reply_is_named_by_request(replies: Replies) -> str:
+    name = string(dig(replies.said.get("canary"), "id"))
+    given = replies.canary.header("x-request-id") if replies.canary is not None else None
+    return "transformers" if name and name == given else ""
+
+
+def _undated_model_with_status(replies: Replies) -> str:
+    loaded = string(dig(replies.entry, "status", "value")) in ("loaded", "unloaded")
+    return "transformers" if loaded and number(dig(replies.entry, "created")) == 0 else ""
 
 
 def _version(replies: Replies) -> str:
@@ -171,7 +198,12 @@ ENGINE_SIGNS = (
     Sign(source="owned_by in GET /v1/models", tells=_owner, weight=_WEAK),
     Sign(source="GET /version", tells=_version, weight=_WEAK),
     Sign(source="the Server header", tells=_server_header, weight=_WEAK),
+    Sign(source="the llm_provider-server header", tells=_passed_on_server_header, weight=_WEAK),
+    Sign(source="the timings of a reply", tells=_timings, weight=_WEAK),
+    Sign(source="models in GET /v1/stats", tells=_stats_of_models),
     Sign(source="GET /v1/stats", tells=_stats, weight=_WEAK),
+    Sign(source="“created” 0 and a status in GET /v1/models", tells=_undated_model_with_status, weight=_WEAK),
+    Sign(source="a reply whose id is its x-request-id", tells=_reply_is_named_by_request, weight=_WEAK),
     Sign(source="“created”, which counts replies instead of seconds", tells=_counted_time, weight=_WEAK),
 )
 """Where engines show, strongest first: what only the engine writes before what a gateway or a proxy rewrites."""

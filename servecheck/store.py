@@ -176,19 +176,26 @@ class RunReader:
 
     def lines(self, *types: str) -> Iterator[dict[str, Json]]:
         """Yield the lines of the given types (all where none is given); a half-written last line is left out."""
-        path = self.folder / RUN_FILE
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for number, text in enumerate(file, start=1):
-                if not text.endswith("\n"):
+        for _, line in self._placed():
+            if not types or line.get("type") in types:
+                yield line
+
+    def _placed(self) -> Iterator[tuple[int, dict[str, Json]]]:
+        """Yield every whole line with the byte at which it begins."""
+        path, place = self.folder / RUN_FILE, 0
+        with path.open("rb") as file:
+            for number, data in enumerate(file, start=1):
+                if not data.endswith(b"\n"):
                     return
-                try:
-                    line = json.loads(text)
-                except (ValueError, RecursionError) as error:
-                    raise StoreError(f"{path}:{number}: is not JSON: {error}") from error
-                if not isinstance(line, dict):
-                    raise StoreError(f"{path}:{number}: is not an object")
-                if not types or line.get("type") in types:
-                    yield line
+                yield place, _line(data, f"{path}:{number}")
+                place += len(data)
+
+    def exchange_at(self, place: int) -> Exchange:
+        """Return the exchange whose line begins at a byte, read anew."""
+        path = self.folder / RUN_FILE
+        with path.open("rb") as file:
+            file.seek(place)
+            return self.exchange(_line(file.readline(), f"{path}, byte {place}"))
 
     def cases(self) -> Iterator[tuple[CaseEnd, tuple[Exchange, ...], Mapping[str, Exchange]]]:
         """Yield each ended case with its exchanges and the runner's own (canaries) recorded so far, by id."""
@@ -212,12 +219,15 @@ class RunReader:
             keep = {end.before, *end.after, *list(mine)[-3:]}
             own[end.case.endpoint] = {key: exchange for key, exchange in mine.items() if key in keep}
 
-    def exchanges(self, ids: Iterable[str]) -> dict[str, Exchange]:
-        """Return the exchanges of the given ids."""
+    def exchanges(self, ids: Iterable[str]) -> Mapping[str, Exchange]:
+        """Return the exchanges of the given ids; each is read when it is asked for, so that no bodies are held."""
         wanted = set(ids)
-        return {
-            str(line["id"]): self.exchange(line) for line in self.lines("exchange") if str(line.get("id")) in wanted
+        places = {
+            name: place
+            for place, line in self._placed()
+            if line.get("type") == "exchange" and (name := str(line.get("id"))) in wanted
         }
+        return _Recorded(self, places)
 
     def endpoints(self) -> tuple[tuple[Endpoint, Fingerprint], ...]:
         """Return the endpoints as resolved by the run, or as planned where the run died before it asked them."""
@@ -276,6 +286,35 @@ class RunReader:
             detail=str(line.get("detail", "")),
             attempt=int(_float(line.get("attempt", 1))),
         )
+
+
+class _Recorded(Mapping[str, Exchange]):
+    """Exchanges of a run folder by id: places in its file are held, and nothing of what stands there."""
+
+    def __init__(self, reader: RunReader, places: Mapping[str, int]) -> None:
+        self._reader, self._places = reader, places
+
+    def __getitem__(self, name: str) -> Exchange:
+        return self._reader.exchange_at(self._places[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _line(data: bytes, where: str) -> dict[str, Json]:
+    try:
+        line = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{where}: is not JSON: {error}") from error
+    if not isinstance(line, dict):
+        raise StoreError(f"{where}: is not an object")
+    return line
 
 
 def to_json(value: object) -> Json:

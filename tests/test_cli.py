@@ -160,6 +160,14 @@ def test_everything_that_is_listed_can_be_explained():
         assert len(said.out) > 60, name
 
 
+def test_a_row_is_explained_with_the_probes_and_checks_that_serve_it():
+    said = servecheck("explain", "chat.context_limit").out
+    assert "probe context_limit, risk safe, in the scenario over-the-limit: " in said
+    assert "probe context_near, risk load, in the scenario near-the-limit: " in said
+    assert "  too-long-prompt-is-refused (must)\n    A prompt longer than the context limit gets a 4xx" in said
+    assert "no probe yet" in servecheck("explain", "vision.image").out
+
+
 @pytest.mark.parametrize("name", ["scenario", "results", "endpoints"])
 def test_schemas_are_printed_as_json(name):
     said = servecheck("schema", name)

@@ -48,7 +48,7 @@ def look(
 ) -> identify.Identity:
     asked = {step: reply(step, body, headers=headers) for step, body in {"models": None, **replies}.items()}
     body = {"choices": [{"message": {"content": "Paris."}}], **canary} if isinstance(canary, dict) else None
-    return identify.identify(endpoint, asked, reply("canary", body) if body else None)
+    return identify.identify(endpoint, asked, reply("canary", body, headers=headers) if body else None)
 
 
 VLLM = {
@@ -98,7 +98,16 @@ LLAMA_CPP = {
         "chat_template_caps": {"supports_tools": False},
     },
 }
-DASLLAMA = {"models": models("local", created=1_751_200_007), "stats": {"streams": 0}}
+DASLLAMA_OLD = {"models": models("local", created=1_751_200_007), "stats": {"streams": 0}}
+# As 0.6.6 replied, cut to what matters.
+DASLLAMA = {
+    "models": models("dasllama", name="tiny.Q8_0.gguf", created=1_751_200_000),
+    "stats": {
+        "model": "tiny.Q8_0.gguf",
+        "active_model": "tiny.Q8_0.gguf",
+        "models": [{"name": "tiny.Q8_0.gguf", "is_active": True, "backend_effective": "cpu", "ctx": 4096}],
+    },
+}
 TGI = {
     "models": models("meta-llama"),
     "info": {"model_id": "m", "version": "3.3.6", "docker_label": "sha-1234567"},
@@ -107,6 +116,11 @@ TGI = {
 TRANSFORMERS = {
     "models": models("HuggingFaceTB"),
     "openapi": {"paths": {**CHAT_PATHS, "/load_model": {}, "/reset": {}}},
+}
+# As `transformers serve` 5.24 replied for a model from a folder.
+TRANSFORMERS_LOCAL = {
+    "models": models("local", created=0, status={"value": "loaded"}),
+    "openapi": {"info": {"title": "FastAPI"}, "paths": {**CHAT_PATHS, "/load_model": {}, "/reset": {}}},
 }
 RAY = {
     "models": models("organization-owner"),
@@ -166,18 +180,42 @@ ENGINES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
             "slots": "1",
         },
     ),
-    "dasllama": (DASLLAMA, {}, {"engine": "dasllama", "engine_version": None}),
+    "dasllama": (DASLLAMA, {}, {"engine": "dasllama", "engine_version": None, "max_model_len": "4096"}),
+    "dasllama by what it counts": (DASLLAMA_OLD, {}, {"engine": "dasllama", "max_model_len": None}),
+    "dasllama by its list alone": ({"models": DASLLAMA["models"]}, {}, {"engine": "dasllama", "max_model_len": None}),
     "tgi": (
         TGI,
         {"canary": {"system_fingerprint": "3.3.6-sha-1234567"}},
         {"engine": "tgi", "engine_version": "3.3.6"},
     ),
     "transformers": (TRANSFORMERS, {}, {"engine": "transformers", "engine_version": None}),
+    "transformers with a model from a folder": (TRANSFORMERS_LOCAL, {}, {"engine": "transformers"}),
+    "transformers without its schema": (
+        {"models": TRANSFORMERS_LOCAL["models"]},
+        {"canary": {"id": "a008b6d2"}, "headers": (("x-request-id", "a008b6d2"),)},
+        {"engine": "transformers"},
+    ),
     "vllm behind ray": (RAY, {}, {"engine": "vllm", "gateway": "ray-serve", "block_size": "16"}),
     "litellm": (
         LITELLM,
         {"headers": (("x-litellm-version", "1.108.7"),)},
         {"engine": "litellm", "gateway": "litellm", "engine_version": None},
+    ),
+    "llama.cpp behind litellm, as its replies say": (
+        LITELLM,
+        {
+            "canary": {
+                "system_fingerprint": "b0-unknown",
+                "timings": {"cache_n": 24, "prompt_n": 9, "predicted_n": 3, "predicted_ms": 32.9},
+            },
+            "headers": (("x-litellm-version", "1.108.7"), ("llm_provider-server", "llama.cpp")),
+        },
+        {"engine": "llama.cpp", "gateway": "litellm", "gateway_version": "1.108.7"},
+    ),
+    "llama.cpp behind litellm, without a fingerprint": (
+        LITELLM,
+        {"headers": (("x-litellm-version", "1.108.7"), ("llm_provider-server", "llama.cpp"))},
+        {"engine": "llama.cpp", "gateway": "litellm"},
     ),
     "llama.cpp behind litellm": (
         LITELLM,
@@ -235,6 +273,34 @@ def test_each_server_is_recognised_by_what_it_says(name):
 
 def source(known: Fingerprint, name: str) -> str:
     return known.fields[name].source
+
+
+@pytest.mark.parametrize(
+    ("name", "signs"),
+    [
+        ("dasllama", ("owned_by in GET /v1/models", "models in GET /v1/stats", "“created”, which counts replies")),
+        (
+            "llama.cpp behind litellm, as its replies say",
+            ("system_fingerprint of a reply", "the llm_provider-server header", "the timings of a reply"),
+        ),
+        ("llama.cpp behind litellm, without a fingerprint", ("the llm_provider-server header and nothing else",)),
+        (
+            "transformers with a model from a folder",
+            ("the paths in GET /openapi.json", "“created” 0 and a status in GET /v1/models"),
+        ),
+        (
+            "transformers without its schema",
+            ("“created” 0 and a status in GET /v1/models", "a reply whose id is its x-request-id"),
+        ),
+    ],
+)
+def test_every_sign_of_a_real_reply_is_named_as_what_says_so(name, signs):
+    replies, given, _ = ENGINES[name]
+    said = source(look(replies, **given).fingerprint, "engine")
+
+    places = [said.find(sign) for sign in signs]
+    assert -1 not in places, said
+    assert "but" not in said
 
 
 def test_all_signs_that_agree_are_named():
@@ -403,6 +469,13 @@ def test_health_is_asked_first_and_a_known_engine_is_asked_little():
     assert paths[:2] == ["/health", "/v1/models"]
     assert not {"/get_server_info", "/info", "/v1/stats"} & set(paths)
     assert identify.identify(ENDPOINT, asked).fingerprint.value("engine") == "vllm"
+
+
+def test_dasllama_names_itself_in_the_list_and_its_limit_in_its_statistics_which_are_asked_for():
+    paths, asked = asked_of({"/v1/models": DASLLAMA["models"], "/v1/stats": DASLLAMA["stats"]})
+    known = identify.identify(ENDPOINT, asked).fingerprint
+    assert "/get_server_info" not in paths
+    assert (known.value("engine"), known.value("max_model_len")) == ("dasllama", "4096")
 
 
 def test_an_old_sglang_is_asked_for_its_kind_under_the_old_path():

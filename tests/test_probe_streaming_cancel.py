@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 
-from servecheck.model import Ending, Exchange, Finding, Mode, Outcome, Status
+from servecheck.model import Chunk, Ending, Exchange, Finding, Mode, Outcome, Status
 from servecheck.probes.streaming_cancel import PROBE, StreamingCancelParams
 from servecheck.reference.asgi import Reply, Request, json_reply
-from servecheck.reference.mutants.streaming_cancel import OneSlot
+from servecheck.reference.mutants.streaming_cancel import LeaksIntoNext, OneSlot
 from servecheck.reference.server import ReferenceServer
 from tests.timed import delta, exchange, sent_json, stream, transcript, whole
 from tests.trying import trials_of
 
+_OWN = "next-reply-is-its-own"
 _STOPS, _NEXT = "work-stops-when-the-client-leaves", "next-request-is-served-at-once"
 _HELD, _VIOLATED, _UNDETERMINED = Outcome.HELD, Outcome.VIOLATED, Outcome.UNDETERMINED
 
@@ -54,7 +56,9 @@ def _says(
         ),
         StreamingCancelParams(),
     )
-    return {each.check: each.outcome for each in found if isinstance(each, Finding) and each.mode is Mode.STREAM}
+    said = {each.check: each.outcome for each in found if isinstance(each, Finding) and each.mode is Mode.STREAM}
+    assert said.pop(_OWN, _HELD) is _HELD
+    return said
 
 
 @pytest.mark.parametrize(
@@ -141,3 +145,58 @@ def test_other_engines_counts_are_found(route: str, show: Callable[[int], object
 
     trials = trials_of("streaming_cancel", Elsewhere(decode_seconds=0.1))
     assert [trial.status for trial in trials] == [Status.SUPPORTED]
+
+
+def _named(exchange_made: Exchange, name: str) -> Exchange:
+    """Return an exchange whose JSON, whole or in events, has this id."""
+    chunks = tuple(
+        Chunk(chunk.at, chunk.data.replace(b'{"', f'{{"id": "{name}", "'.encode(), 1)) for chunk in exchange_made.chunks
+    )
+    return replace(exchange_made, chunks=chunks)
+
+
+_REFUSED = sent_json("own-next-1", {"error": {"message": "too busy"}}, status=400)
+_CUT = exchange("own-next-1", status=None, ending=Ending.UNREACHABLE, detail='illegal status line: data: {"id": "old"')
+
+
+@pytest.mark.parametrize(
+    ("following", "before", "expected", "reason"),
+    [
+        (_named(whole("own-next-1", "Yes."), "new"), ("a", "b"), _HELD, "1 times a hang-up was followed"),
+        (
+            _named(stream("own-next-1", [delta("old")]), "old"),
+            ("a", "b"),
+            _VIOLATED,
+            "a stream came with the id “old” of the stream that was left",
+        ),
+        (_named(stream("own-next-1", [delta("x")]), "x"), ("a", "b"), _VIOLATED, "and a stream came"),
+        (_named(whole("own-next-1", "Yes."), "old"), ("a", "b"), _VIOLATED, "the reply came with the id “old”"),
+        (_named(whole("own-next-1", "Yes."), "old"), ("old", "old"), _HELD, "1 times"),
+        (_CUT, ("a", "b"), _VIOLATED, "with the id “old” of the stream that was left"),
+        (
+            sent_json("own-next-1", {"error": "boom"}, status=500),
+            ("a", "b"),
+            _VIOLATED,
+            "right after a hang-up: HTTP 500",
+        ),
+        (_REFUSED, ("a", "b"), _UNDETERMINED, "was refused"),
+    ],
+)
+def test_the_reply_right_after_a_hang_up_must_be_the_request_s_own(
+    following: Exchange, before: tuple[str, str], expected: Outcome, reason: str
+) -> None:
+    usual = [_named(whole(f"before-{place}", "words"), name) for place, name in enumerate(before, start=1)]
+    left = _named(stream("own-left-1", [delta("w")], done=False, ending=Ending.ABORTED), "old")
+    found = PROBE.judge(transcript(*usual, left, following), StreamingCancelParams())
+    (said,) = [each for each in found if isinstance(each, Finding) and each.check == _OWN]
+
+    assert said.outcome is expected
+    assert reason in said.why
+
+
+def test_a_server_that_writes_a_left_stream_into_the_next_reply_is_broken() -> None:
+    trial, *_ = trials_of("streaming_cancel", LeaksIntoNext(decode_seconds=0.1))
+    (said,) = [finding for finding in trial.findings if finding.check == _OWN]
+
+    assert said.outcome is _VIOLATED
+    assert trial.status is Status.BROKEN

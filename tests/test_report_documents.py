@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import UserDict
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -11,7 +12,7 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from servecheck.model import Decision, Endpoint, Feature, Fingerprint, Outcome, Status, Verdict
+from servecheck.model import Decision, Endpoint, Exchange, Feature, Fingerprint, Outcome, Status, Verdict
 from servecheck.report import markdown
 from servecheck.report.data import RunReport, Subject
 from servecheck.report.html import report_html
@@ -341,6 +342,22 @@ def test_what_trials_repeat_is_shown_once_and_the_others_are_named():
     assert "- Exchanges: `x0012`; the same in trial 2 (`x0013`, `x0014`), trial 3 (`x0014`)" in report
     assert report.count("**Exchange `x0012`**") == 1
     assert "**Exchange `x0013`**" not in report
+
+
+def test_a_view_reads_no_exchange_before_it_is_shown():
+    class Counted(UserDict[str, Exchange]):
+        reads = 0
+
+        def __getitem__(self, name: str) -> Exchange:
+            self.reads += 1
+            return super().__getitem__(name)
+
+    run = two_endpoints()
+    counted = Counted(run.exchanges)
+    shown = seen(replace(run, exchanges=counted))
+    assert counted.reads == 0
+    assert report_md(shown) == report_md(seen(run))
+    assert counted.reads > 0
 
 
 def test_exchanges_that_do_not_fit_the_report_are_in_the_evidence():

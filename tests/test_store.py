@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import os
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,10 +108,42 @@ def test_a_body_that_is_gone_or_changed_is_said_so(tmp_path):
     blob = next((tmp_path / "run" / "blobs").iterdir())
     blob.write_bytes(b"x" * 69_999)
     with pytest.raises(StoreError, match="is not what was recorded"):
-        reader.exchanges(["x0001"])
+        reader.exchanges(["x0001"])["x0001"]
     blob.unlink()
     with pytest.raises(StoreError, match="is gone"):
-        reader.exchanges(["x0001"])
+        reader.exchanges(["x0001"])["x0001"]
+
+
+def test_exchanges_are_found_by_their_place_and_those_that_are_not_there_are_missing(tmp_path):
+    kept = [exchange(body, number) for number, body in enumerate(BODIES, start=1)]
+    found = written(tmp_path / "run", *kept).exchanges([*(each.id for each in kept[2:]), "x9999"])
+
+    assert list(found) == [each.id for each in kept[2:]]
+    assert len(found) == len(kept) - 2
+    assert [found[each.id] for each in reversed(kept[2:])] == list(reversed(kept[2:]))
+    assert "x9999" not in found
+    assert "x0001" not in found, "it was not asked for"
+    with pytest.raises(KeyError):
+        found["x9999"]
+
+
+def test_looking_at_exchanges_one_by_one_holds_one_of_them(tmp_path):
+    size = 500_000
+    kept = (exchange(bytes([64 + number]) * size, number, cut=size) for number in range(1, 21))
+    reader = written(tmp_path / "run", *kept)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        found = reader.exchanges(f"x{number:04d}" for number in range(1, 21))
+        held = tracemalloc.get_traced_memory()[0]
+        read = sum(len(one.body) for one in found.values())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read == 20 * size
+    assert held < 100_000, "places only"
+    # A line is read, parsed and made into bytes, each of which is a copy of the request's and the reply's body.
+    assert peak < 14 * size
 
 
 def test_a_body_that_a_killed_run_left_half_written_is_written_again(tmp_path):

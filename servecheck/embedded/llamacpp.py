@@ -129,7 +129,13 @@ def _bring_up(engine: Engine, deadline: float) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     until = time.monotonic() + deadline
-    watchdog = threading.Timer(deadline, process.kill)  # makes the blocking read below end
+    expired = threading.Event()
+
+    def give_up() -> None:
+        expired.set()
+        process.kill()  # makes the blocking read below end
+
+    watchdog = threading.Timer(deadline, give_up)
     watchdog.daemon = True
     watchdog.start()
     try:
@@ -141,7 +147,8 @@ def _bring_up(engine: Engine, deadline: float) -> None:
     finally:
         watchdog.cancel()
     if not answer:
-        raise _not_up(engine, deadline if time.monotonic() >= until else None)
+        # Not by the clock: an engine that ended by itself has a reason, however late we are scheduled to see it.
+        raise _not_up(engine, deadline if expired.is_set() else None)
     engine.base_url = f"{json.loads(answer)['address']}/v1"
     while not _is_ready(engine.base_url):
         if process.poll() is not None:

@@ -2,10 +2,11 @@
 
 What it does: starts an answer that would take twenty seconds more, sees it running in the engine's own count, hangs up
 in its middle, and watches the count fall back: once for a stream, once for a whole reply. Then the next short request
-must be served as fast as before. It waits for leftovers before it ends, so that they disturb nobody.
+must be served as fast as before. It waits for leftovers before it ends, so that they disturb nobody. At last it leaves
+three streams after their third event and sends a short request at once after each: the reply must be that request's.
 
 Why it matters: users close tabs and agents time out; an engine that finishes every answer nobody waits for spends its
-capacity on them.
+capacity on them. One that writes the rest of a stream into the next connection shows one user's answer to another.
 
 How it could be fooled: by other users, whose requests count too (then the row says that it could not tell); by a proxy
 that keeps the engine's connection open (then the proxy is what fails); without a readable count, only a server with no
@@ -25,10 +26,11 @@ from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply, sse
 from servecheck.read.series import running_in_loads, running_in_metrics, running_in_slots
-from servecheck.read.text import dig, number
+from servecheck.read.text import dig, number, parse, quote, string
 
 __all__ = ["PROBE"]
 
+_OWN = "next-reply-is-its-own"
 _STOPS, _NEXT = "work-stops-when-the-client-leaves", "next-request-is-served-at-once"
 _SOURCE = "https://docs.vllm.ai/en/latest/serving/openai_compatible_server/"
 _MODES = (Mode.STREAM, Mode.NON_STREAM)
@@ -38,8 +40,11 @@ _RUN_BEFORE_HANGING_UP = 1.0
 _HANG_UP_WHOLE_AFTER = 2.0
 _STILL_TO_RUN = 20.0
 _SHORT_TOKENS = 32
+_OWN_ROUNDS, _OWN_EVENTS = 3, 3  # the fault was seen after two hang-ups of three
+_OWN_SECONDS = 5.0
 _POLL_SECONDS = 0.15
 _AFTER = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
+_OK = 200
 _SLOWER, _LATER_SECONDS = 3.0, 3.0
 _SOURCES = {"vllm": ("metrics",), "sglang": ("loads",), "llama.cpp": ("slots", "metrics")}
 _ANY_SOURCE = ("metrics", "loads", "slots")
@@ -83,6 +88,12 @@ async def drive(session: Session, params: StreamingCancelParams, _: Transcript |
         await session.chat(f"{mode}-next", {**body, "max_tokens": _SHORT_TOKENS})
         if source and not fell:
             await _settle(session, mode, source, seconds=2 * tokens / rate)
+    left: dict[str, Json] = {**body, "max_tokens": min(tokens, 64 + math.ceil(rate * _OWN_SECONDS)), "stream": True}
+    for place in range(1, _OWN_ROUNDS + 1):
+        if _not_its_own(session.transcript):
+            return
+        await _abort(session, f"own-left-{place}", left, seconds=60.0, events=_OWN_EVENTS)
+        await session.chat(f"own-next-{place}", {**body, "max_tokens": _SHORT_TOKENS})
 
 
 async def _find_source(session: Session) -> str:
@@ -241,6 +252,8 @@ def judge(transcript: Transcript, _: StreamingCancelParams) -> Iterator[Finding]
         following = transcript.get(f"{mode}-next")
         if following is not None and left.ending is Ending.ABORTED:
             yield _judge_next(part, following, transcript.steps("before-"))
+    if _left_then_next(transcript):
+        yield _judge_own(transcript)
 
 
 def _judge_count(part: Part, transcript: Transcript, mode: Mode, left: Exchange, before: list[reply.Reply]) -> Finding:
@@ -324,6 +337,61 @@ def _judge_next(part: Part, following: Exchange, before: tuple[Exchange, ...]) -
     return part.held(_NEXT, said, following, *before, **figures)
 
 
+def _left_then_next(transcript: Transcript) -> list[tuple[Exchange, Exchange]]:
+    """Return every stream that we left, with the request that followed."""
+    names = [(f"{Mode.STREAM}-left", f"{Mode.STREAM}-next")]
+    names += [(f"own-left-{place}", f"own-next-{place}") for place in range(1, _OWN_ROUNDS + 1)]
+    pairs = ((transcript.get(left), transcript.get(following)) for left, following in names)
+    return [
+        (left, following)
+        for left, following in pairs
+        if left is not None and following is not None and left.ending is Ending.ABORTED
+    ]
+
+
+def _not_its_own(transcript: Transcript) -> tuple[str, Exchange, Exchange] | None:
+    """Return how the first reply that is not its own request's shows it, with the stream that was left before it."""
+    usual = [_id(exchange) for exchange in transcript.steps("before-")]
+    unique = len(usual) > 1 and "" not in usual and len(set(usual)) == len(usual)
+    for left, following in _left_then_next(transcript):
+        old = _id(left)
+        same = bool(old) and unique and (_id(following) == old or old in following.detail)
+        whose = f"with the id {quote(old, 40)} of the stream that was left" if same else ""
+        if reply.is_stream(following) and following.status == _OK:
+            return f"a whole reply was asked for, and a stream came {whose}".rstrip(), left, following
+        if same:
+            return f"the reply came {whose}", left, following
+    return None
+
+
+def _id(exchange: Exchange) -> str:
+    """Return the id of a whole reply, or of a stream's first event; an empty string where there is none."""
+    data = exchange.body
+    if reply.is_stream(exchange):
+        data = next((event.data for event in sse.events(exchange.chunks).events if event.data), b"")
+    try:
+        return string(dig(parse(data), "id"))
+    except ValueError:
+        return ""
+
+
+def _judge_own(transcript: Transcript) -> Finding:
+    part, pairs = Part(mode=Mode.STREAM), _left_then_next(transcript)
+    wrong = _not_its_own(transcript)
+    if wrong is not None:
+        why, left, following = wrong
+        return part.violated(_OWN, why, left, following)
+    for left, following in pairs:
+        answer = reply.chat(following)
+        if isinstance(answer, reply.Refusal):
+            return part.undetermined(_OWN, f"the request after a hang-up was refused: {answer.what}", left, answer)
+        missing = part.unless_answered(_OWN, answer, what="the request right after a hang-up")
+        if missing is not None:
+            return missing
+    seen = [exchange for pair in pairs for exchange in pair]
+    return part.held(_OWN, f"{len(pairs)} times a hang-up was followed by a whole reply with an id of its own", *seen)
+
+
 PROBE = Probe(
     id="streaming_cancel",
     doc=__doc__ or "",
@@ -340,12 +408,18 @@ PROBE = Probe(
             level=Level.MUST,
             source=_SOURCE,
         ),
+        Check(
+            id=_OWN,
+            rule="The reply to a request right after a hang-up is its own: nothing of the stream that was left.",
+            level=Level.MUST,
+            source="https://www.rfc-editor.org/rfc/rfc9112#section-9.2",
+        ),
     ),
     params=StreamingCancelParams,
     drive=drive,
     judge=judge,
     exclusive=True,
-    requests=16,
-    prompt_tokens=220,
-    output_tokens=400,
+    requests=22,
+    prompt_tokens=400,
+    output_tokens=560,
 )

@@ -69,9 +69,9 @@ class RunReport:
     says why, where that is known. ``features`` are in display order, and ``subjects`` have the reference first where
     there is one. ``instrument`` is ``None`` where it is not known. ``remedies`` and ``faults`` (one per trial that had
     one) are keyed by :func:`row_key`, and so are ``causes``: the one setting that explains a row, in words; rows with
-    the same cause on an endpoint are shown as one entry. ``checks`` and ``exchanges`` are by id; an exchange that is
-    evidence but not held here is shown by its id alone. Confounders are names of fingerprint fields or property rows,
-    or sentences.
+    the same cause on an endpoint are shown as one entry. ``checks`` and ``exchanges`` are by id; those of a run
+    folder are read when they are asked for, and one that is evidence but not there is shown by its id alone.
+    Confounders are names of fingerprint fields or property rows, or sentences.
     """
 
     id: str

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import overload
 
 from servecheck.model import Cell, Check, Exchange, Finding, Measured, Mode, Outcome, Route
 from servecheck.report.data import RunReport
 from servecheck.report.shapes import CheckSeen, ExchangeView
 from servecheck.report.text import count, public_url, seconds, visible
 
-__all__ = ["Curl", "checks_seen", "exchange_view", "figures", "heading_word", "slug"]
+__all__ = ["Curl", "ExchangeViews", "checks_seen", "exchange_view", "figures", "heading_word", "slug"]
 
 Curl = Callable[[Exchange], str]
 """Renders an exchange as a command that sends its request again."""
@@ -65,6 +66,25 @@ def checks_seen(run: RunReport, cell: Cell) -> Iterator[CheckSeen]:
             evidence=shown,
             again=tuple((trial, tuple(ids)) for trial, ids in by_trial.items() if ids),
         )
+
+
+class ExchangeViews(Sequence[ExchangeView]):
+    """The exchanges of one piece of evidence, each said when it is asked for, so that a report holds no bodies."""
+
+    def __init__(self, ids: Iterable[str], exchanges: Mapping[str, Exchange], curl: Curl) -> None:
+        self._ids, self._exchanges, self._curl = tuple(ids), exchanges, curl
+
+    @overload
+    def __getitem__(self, place: int) -> ExchangeView: ...
+    @overload
+    def __getitem__(self, place: slice) -> ExchangeViews: ...
+    def __getitem__(self, place: int | slice) -> ExchangeView | ExchangeViews:
+        if isinstance(place, slice):
+            return ExchangeViews(self._ids[place], self._exchanges, self._curl)
+        return exchange_view(self._exchanges[self._ids[place]], self._curl)
+
+    def __len__(self) -> int:
+        return len(self._ids)
 
 
 def exchange_view(exchange: Exchange, curl: Curl) -> ExchangeView:

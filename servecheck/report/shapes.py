@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -199,7 +200,7 @@ class EvidenceView:
     seen: tuple[CheckSeen, ...]
     measured: tuple[tuple[str, str], ...]
     faults: tuple[FaultView, ...]
-    exchanges: tuple[ExchangeView, ...]
+    exchanges: Sequence[ExchangeView]
     missing: tuple[str, ...]
 
 

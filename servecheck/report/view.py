@@ -20,7 +20,7 @@ from servecheck.model import (
     Status,
 )
 from servecheck.report.data import RunReport, Subject, row_key
-from servecheck.report.evidence import Curl, checks_seen, exchange_view, figures, heading_word, slug
+from servecheck.report.evidence import Curl, ExchangeViews, checks_seen, figures, heading_word, slug
 from servecheck.report.shapes import (
     Answer,
     Blocker,
@@ -524,9 +524,7 @@ class _Viewer:
                         FaultView(kind=fault.kind, reason=fault.reason, trace=fault.trace) for fault in faults
                     )
                 ),
-                exchanges=tuple(
-                    exchange_view(self.run.exchanges[i], self.curl) for i in ids if i in self.run.exchanges
-                ),
+                exchanges=ExchangeViews((i for i in ids if i in self.run.exchanges), self.run.exchanges, self.curl),
                 missing=tuple(i for i in ids if i not in self.run.exchanges),
             )
 

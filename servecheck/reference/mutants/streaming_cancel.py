@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from servecheck.model import Outcome
-from servecheck.reference.asgi import Reply, Request
+from servecheck.reference.asgi import Event, Reply, Request
+from servecheck.reference.base import Answer
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
@@ -109,7 +110,75 @@ class SlotLeaks(ReferenceServer):
             self._leaked = not finished
 
 
+class LeaksIntoNext(ReferenceServer):
+    """Writes on when the client of a stream has left, and whoever comes next gets that instead of a reply."""
+
+    _rest: asyncio.Queue[bytes | None] | None = None
+    _work: asyncio.Task[None] | None = None
+
+    async def reply_chat(self, request: Request) -> Reply:
+        """Send what is left over, if there is any."""
+        if self._rest is None:
+            return await super().reply_chat(request)
+        rest, self._rest = self._rest, None
+        return super().stream_reply(self._written(rest))
+
+    def stream_reply(self, frames: AsyncIterator[bytes]) -> Reply:
+        """Write into a buffer of the connection, whoever reads it."""
+        buffer: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+        async def work() -> None:
+            async for frame in frames:
+                buffer.put_nowait(frame)
+            buffer.put_nowait(None)
+
+        self._work = asyncio.create_task(work())
+        return super().stream_reply(self._written(buffer))
+
+    async def _written(self, buffer: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
+        whole = False
+        try:
+            while (frame := await buffer.get()) is not None:
+                yield frame
+            whole = True
+        finally:
+            if not whole:
+                self._rest = buffer
+
+
+class LeaksItsId(ReferenceServer):
+    """Puts the id of the stream that was left on the next whole reply."""
+
+    _left = ""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Remember the id until the stream has ended."""
+        async for event in super().chunks(job):
+            self._left = str(event["id"])
+            yield event
+        self._left = ""
+
+    def completion(self, job: Job, answers: Sequence[Answer]) -> Event:
+        """Use an id that is left over."""
+        made = super().completion(job, answers)
+        left, self._left = self._left, ""
+        return {**made, "id": left} if left else made
+
+
 # --------------------------------------------------------------------------- odd, but right
+
+
+class OneIdForAll(ReferenceServer):
+    """Gives every reply the same id."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Name it."""
+        async for event in super().chunks(job):
+            yield {**event, "id": "chatcmpl-0"}
+
+    def completion(self, job: Job, answers: Sequence[Answer]) -> Event:
+        """Name it."""
+        return {**super().completion(job, answers), "id": "chatcmpl-0"}
 
 
 class SlowToNotice(_Detached):
@@ -147,6 +216,7 @@ class OneSlot(ReferenceServer):
 
 _V = Outcome.VIOLATED
 _SLOW = {"decode_seconds": 0.1}  # fewer tokens in the twenty seconds that a request must go on
+_OWN = "next-reply-is-its-own"
 _STOPS, _NEXT = "work-stops-when-the-client-leaves", "next-request-is-served-at-once"
 
 MUTANTS = (
@@ -168,6 +238,8 @@ MUTANTS = (
         source="vllm-project/vllm#54947",
         config={**_SLOW, "slots": 1},
     ),
+    Mutant(id="leaks-into-next", server=LeaksIntoNext, trips=((_OWN, _V),), config=_SLOW),
+    Mutant(id="leaks-its-id", server=LeaksItsId, trips=((_OWN, _V),), config=_SLOW),
     Mutant(id="count-leaks", server=CountLeaks, trips=((_STOPS, _V),), source="vllm-project/vllm#50425", config=_SLOW),
     Mutant(
         id="slot-leaks",
@@ -182,5 +254,6 @@ HARMLESS = (
     Harmless(id="slow-to-notice", server=SlowToNotice, config=_SLOW),
     Harmless(id="abort-counter-stays", server=AbortCounterStays, source="vllm-project/vllm#31503", config=_SLOW),
     Harmless(id="others-are-here", server=OthersAreHere, source="vllm-project/vllm#54947", config=_SLOW),
+    Harmless(id="one-id-for-all", server=OneIdForAll, config=_SLOW),
     Harmless(id="one-slot", server=OneSlot, config={**_SLOW, "slots": 1}),
 )
