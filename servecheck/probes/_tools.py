@@ -32,6 +32,7 @@ __all__ = [
     "malformed",
     "markup_of",
     "named",
+    "no_call",
     "shows_call",
     "thought_too_long",
     "was_cut",
@@ -225,7 +226,7 @@ def judge_forced(
     name = string(dig(function, "name"))
     calls = answer.first.tool_calls
     if not calls:
-        yield _no_call(checks.called, part, answer, control, name)
+        yield no_call(checks.called, part, answer, control, name)
         return
     whole = whole_calls(answer, place)
     if not whole:
@@ -266,7 +267,8 @@ def judge_ids(check: str, part: Part, answer: reply.Answer) -> Finding:
     return part.held(check, f"id {quote(ids[0] or '', 40)}" if ids else "no call, no id", answer)
 
 
-def _no_call(check: str, part: Part, answer: reply.Answer, control: reply.Reply | None, name: str) -> Finding:
+def no_call(check: str, part: Part, answer: reply.Answer, control: reply.Reply | None, name: str) -> Finding:
+    """Judge an answer without a call to a request that forces one of the function ``name``."""
     thought = answer.first.reasoning
     for text, where in ((answer.text, "text, which no client looks for"), (thought, "reasoning")):
         if name and name in text and (answer.finish != "length" or holds_whole_call(text, name)):
