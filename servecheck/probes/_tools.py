@@ -35,6 +35,7 @@ __all__ = [
     "no_call",
     "shows_call",
     "thought_too_long",
+    "tokens_of",
     "was_cut",
     "whole_calls",
     "written",
@@ -100,12 +101,17 @@ def markup_of(found: reply.Reply | None) -> str:
     """
     if not isinstance(found, reply.Answer) or found.finish == "length":
         return ""
-    tokens = "".join(string(dig(entry, "token")) for entry in found.first.logprobs)
-    text = _END_TOKENS.sub("", tokens.rpartition(_THOUGHT_ENDS)[2]).strip()
+    text = tokens_of(found)
     offered = dig(found.exchange.request, "tools")
     names = [string(dig(tool, "function", "name")) for tool in offered] if isinstance(offered, list) else []
     alone = text.startswith(_OPENINGS) and len(found.first.tool_calls) == 1
     return text if alone and any(name and name in text for name in names) else ""
+
+
+def tokens_of(answer: reply.Answer) -> str:
+    """Return what the model wrote behind its thought, end tokens left out; empty where there are no logprobs."""
+    tokens = "".join(string(dig(entry, "token")) for entry in answer.first.logprobs)
+    return _END_TOKENS.sub("", tokens.rpartition(_THOUGHT_ENDS)[2]).strip()
 
 
 def function_of(answer: reply.Answer, place: int = 0) -> Json:
