@@ -2,8 +2,8 @@
 
 What it does: forces calls with two tools and asks for both. Where only one comes, ``parallel_tool_calls: true`` is
 added, then earlier turns that show two calls in one answer, in the server's own format, which is read from the logprobs
-of the first call. With the way that gives several calls, the row on parallel calls repeats it streamed and without the flag;
-the row on the flag repeats it with ``false``, plain and streamed.
+of the first call. With the way that gives several calls, the row on parallel calls repeats it streamed and without the
+flag; the row on the flag repeats it with ``false``, plain and streamed.
 
 Why it matters: an agent that reads one call of two does half the work; one that switched parallel calls off because its
 tools must run in order gets two at once.
