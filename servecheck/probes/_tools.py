@@ -32,8 +32,10 @@ __all__ = [
     "malformed",
     "markup_of",
     "named",
+    "no_call",
     "shows_call",
     "thought_too_long",
+    "tokens_of",
     "was_cut",
     "whole_calls",
     "written",
@@ -99,12 +101,17 @@ def markup_of(found: reply.Reply | None) -> str:
     """
     if not isinstance(found, reply.Answer) or found.finish == "length":
         return ""
-    tokens = "".join(string(dig(entry, "token")) for entry in found.first.logprobs)
-    text = _END_TOKENS.sub("", tokens.rpartition(_THOUGHT_ENDS)[2]).strip()
+    text = tokens_of(found)
     offered = dig(found.exchange.request, "tools")
     names = [string(dig(tool, "function", "name")) for tool in offered] if isinstance(offered, list) else []
     alone = text.startswith(_OPENINGS) and len(found.first.tool_calls) == 1
     return text if alone and any(name and name in text for name in names) else ""
+
+
+def tokens_of(answer: reply.Answer) -> str:
+    """Return what the model wrote behind its thought, end tokens left out; empty where there are no logprobs."""
+    tokens = "".join(string(dig(entry, "token")) for entry in answer.first.logprobs)
+    return _END_TOKENS.sub("", tokens.rpartition(_THOUGHT_ENDS)[2]).strip()
 
 
 def function_of(answer: reply.Answer, place: int = 0) -> Json:
@@ -225,7 +232,7 @@ def judge_forced(
     name = string(dig(function, "name"))
     calls = answer.first.tool_calls
     if not calls:
-        yield _no_call(checks.called, part, answer, control, name)
+        yield no_call(checks.called, part, answer, control, name)
         return
     whole = whole_calls(answer, place)
     if not whole:
@@ -266,7 +273,8 @@ def judge_ids(check: str, part: Part, answer: reply.Answer) -> Finding:
     return part.held(check, f"id {quote(ids[0] or '', 40)}" if ids else "no call, no id", answer)
 
 
-def _no_call(check: str, part: Part, answer: reply.Answer, control: reply.Reply | None, name: str) -> Finding:
+def no_call(check: str, part: Part, answer: reply.Answer, control: reply.Reply | None, name: str) -> Finding:
+    """Judge an answer without a call to a request that forces one of the function ``name``."""
     thought = answer.first.reasoning
     for text, where in ((answer.text, "text, which no client looks for"), (thought, "reasoning")):
         if name and name in text and (answer.finish != "length" or holds_whole_call(text, name)):

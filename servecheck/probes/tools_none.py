@@ -113,7 +113,8 @@ def _prevented(transcript: Transcript, way: str, suffix: str, part: Part) -> Fin
     if answer.finish == "tool_calls":
         return part.violated(_PREVENTED, "no call with none, but finish_reason is 'tool_calls'", answer)
     if not way:
-        why = f"no call with none, but none without it either: {quote(answer.text)}"
+        without = auto.what if isinstance(auto, reply.Refusal | reply.Failure) else "there is none either"
+        why = f"no call with none, but without it {without}, so nothing was prevented: {quote(answer.text)}"
         return part.undetermined(_PREVENTED, why, answer, *sent(auto))
     return part.held(
         _PREVENTED, f"{_WAYS[way]}, the model calls without a choice and not with none", answer, *sent(auto)
