@@ -21,9 +21,8 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._pairs import ask_pair, judge_pair
 from servecheck.probes._steps import answer_at, filler, reply_at, sent
-from servecheck.read import reply
-from servecheck.read.text import dig, quote
 
 __all__ = ["PROBE"]
 
@@ -34,7 +33,6 @@ _SYSTEM_COUNTED, _SYSTEM_READ = "system-message-is-counted", "system-message-rea
 _TURNS = (2, 4, 10)
 _WORDS = 12  # of each message of the history
 _MORE = 24  # words by which the longer system message is longer
-_UNSURE = -0.001  # a log probability below it moves with what the model read; above it every digit may be zero
 
 
 class MultiTurnParams(Params):
@@ -58,15 +56,10 @@ async def drive(session: Session, params: MultiTurnParams, _: Transcript | None)
     code, other = session.nonce(), session.nonce()
     question: Json = {"role": "user", "content": params.question}
     greedy: dict[str, Json] = {"temperature": 0, "top_p": 1}
+    compared: dict[str, Json] = {"max_tokens": params.max_tokens, **greedy}
 
     async def count(step: str, messages: list[Json]) -> None:
         await session.chat(step, {"messages": messages, "max_tokens": 1, **greedy})
-
-    async def compare(step: str, messages: list[Json]) -> None:
-        body: dict[str, Json] = {"messages": messages, "max_tokens": params.max_tokens, **greedy}
-        await session.chat(step, {**body, "logprobs": True, "top_logprobs": 1})
-        if answer_at(session.transcript, step) is None:
-            await session.chat(f"{step}-plain", body)
 
     def system(word: str, more: int = 0) -> list[Json]:
         text = f"Answer in English. The code is {word}. {filler(more)}".strip()
@@ -75,10 +68,14 @@ async def drive(session: Session, params: MultiTurnParams, _: Transcript | None)
     await count("alone", [question])
     for turns in _TURNS:
         await count(f"turns-{turns}", [*_history(turns, "Listen."), question])
-    await compare("pair-turns-one", [*_history(2, f"The code is {code}."), question])
-    await compare("pair-turns-other", [*_history(2, f"The code is {other}."), question])
-    await compare("pair-system-one", system(code))
-    await compare("pair-system-other", system(other))
+    await ask_pair(
+        session, "pair-turns-one", {**compared, "messages": [*_history(2, f"The code is {code}."), question]}
+    )
+    await ask_pair(
+        session, "pair-turns-other", {**compared, "messages": [*_history(2, f"The code is {other}."), question]}
+    )
+    await ask_pair(session, "pair-system-one", {**compared, "messages": system(code)})
+    await ask_pair(session, "pair-system-other", {**compared, "messages": system(other)})
     await count("system-short", system(code))
     await count("system-long", system(code, _MORE))
 
@@ -86,9 +83,10 @@ async def drive(session: Session, params: MultiTurnParams, _: Transcript | None)
 def judge(transcript: Transcript, _: MultiTurnParams) -> Iterator[Finding]:
     """Judge the counts, then the pairs."""
     yield _turns(transcript)
-    yield _pair(transcript, "turns", _READ, "two turns ago", "alone")
+    control = reply_at(transcript, "alone")
+    yield judge_pair(transcript, "pair-turns", _READ, "two turns ago", control)
     yield _system(transcript)
-    yield _pair(transcript, "system", _SYSTEM_READ, "in the system message", "alone")
+    yield judge_pair(transcript, "pair-system", _SYSTEM_READ, "in the system message", control)
 
 
 def _tokens(transcript: Transcript, step: str) -> int | None:
@@ -100,8 +98,8 @@ def _turns(transcript: Transcript) -> Finding:
     steps = [f"turns-{turns}" for turns in _TURNS]
     replies = [reply_at(transcript, step) for step in steps]
     alone = reply_at(transcript, "alone")
-    for turns, found in zip(_TURNS, replies, strict=True):
-        missing = _PART.unless_answered(_COUNTED, found, alone, what=f"a conversation with {turns} earlier turns")
+    for found in replies:
+        missing = _PART.unless_answered(_COUNTED, found, alone)
         if missing is not None:
             return missing
     seen = sent(*replies)
@@ -124,7 +122,7 @@ def _turns(transcript: Transcript) -> Finding:
 def _system(transcript: Transcript) -> Finding:
     short, long, alone = (reply_at(transcript, step) for step in ("system-short", "system-long", "alone"))
     for found in (short, long):
-        missing = _PART.unless_answered(_SYSTEM_COUNTED, found, alone, what="a system message")
+        missing = _PART.unless_answered(_SYSTEM_COUNTED, found, alone)
         if missing is not None:
             return missing
     seen = sent(short, long)
@@ -134,49 +132,6 @@ def _system(transcript: Transcript) -> Finding:
     why = f"prompt_tokens {low}, and {high} with {_MORE} more words in the system message"
     grown = high - low >= _MORE / 2
     return (_PART.held if grown else _PART.violated)(_SYSTEM_COUNTED, why, *seen)
-
-
-def _pair(transcript: Transcript, name: str, check: str, where: str, control: str) -> Finding:
-    """Judge two conversations that differ in one word, by whether anything in the answers differs."""
-    replies = [
-        answer_at(transcript, f"pair-{name}-{side}") or reply_at(transcript, f"pair-{name}-{side}-plain")
-        for side in ("one", "other")
-    ]
-    for found in replies:
-        missing = _PART.unless_answered(check, found, reply_at(transcript, control), what=f"a word {where}")
-        if missing is not None:
-            return missing
-    one, other = (found for found in replies if isinstance(found, reply.Answer))
-    texts = [found.first.reasoning + found.text for found in (one, other)]
-    if texts[0] != texts[1]:
-        why = f"another word {where} changes the answer: {_apart(*texts)}"
-        return _PART.held(check, why, one, other)
-    chances = [_logprobs(found) for found in (one, other)]
-    if not chances[0] or not chances[1]:
-        why = f"another word {where} does not change the text, and there are no logprobs: {quote(texts[0])}"
-        return _PART.undetermined(check, why, one, other)
-    if chances[0] != chances[1]:
-        moved = sum(left != right for left, right in zip(*chances, strict=False))
-        why = f"another word {where} moves the log probability of {moved} of {len(chances[0])} tokens"
-        return _PART.held(check, why, one, other)
-    if all(value > _UNSURE for value in chances[0]):
-        why = f"another word {where} changes nothing, but the model is certain of every token: {quote(texts[0])}"
-        return _PART.undetermined(check, why, one, other)
-    why = f"another word {where} changes nothing, to the last digit of {len(chances[0])} log probabilities"
-    return _PART.violated(check, f"{why}: {quote(texts[0])}", one, other)
-
-
-def _apart(one: str, other: str) -> str:
-    """Show two texts from a little before the place where they part."""
-    pairs = zip(one, other, strict=False)
-    at = next((place for place, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
-    start = max(0, at - 12)
-    return f"{quote(one[start:], 40)}, {quote(other[start:], 40)}"
-
-
-def _logprobs(answer: reply.Answer) -> list[float]:
-    found = [dig(entry, "logprob") for entry in answer.first.logprobs]
-    return [float(value) for value in found if isinstance(value, int | float) and not isinstance(value, bool)]
 
 
 PROBE = Probe(
