@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from servecheck import __version__, compare, features, root_causes, verdict
 from servecheck.budget import Budget
 from servecheck.endpoints import key_variable, secret_headers
@@ -425,7 +427,7 @@ def _scenarios(reader: RunReader, probes: Probes) -> dict[str, Scenario]:
             feature=str(fields["feature"]),
             probe=probe.id,
             why=str(fields["why"]),
-            params=probe.params.model_validate(fields.get("with") or {}, strict=False),
+            params=_params(reader, probe, fields.get("with")),
             trials=trials if isinstance(trials, int) else None,
             tags=tuple(str(tag) for tag in _list(fields.get("tags"))),
             tune={name: Tune(level=Level(str(it["level"])), because=str(it["because"])) for name, it in tuned.items()},
@@ -433,6 +435,15 @@ def _scenarios(reader: RunReader, probes: Probes) -> dict[str, Scenario]:
             path=Path(str(fields["id"])),
         )
     return found
+
+
+def _params(reader: RunReader, probe: Probe[Params], recorded: Json) -> Params:
+    try:
+        return probe.params.model_validate(recorded or {}, strict=False)
+    except ValidationError as error:
+        names = ", ".join(".".join(str(part) for part in problem["loc"]) for problem in error.errors())
+        why = f"recorded with parameters that today's probe {probe.id!r} does not take ({names})"
+        raise StoreError(f"{reader.folder}: {why}; read it with the version that recorded it") from error
 
 
 def _instrument(value: Json) -> InstrumentCheck | None:

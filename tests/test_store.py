@@ -456,3 +456,14 @@ def test_a_recording_of_a_probe_that_is_gone_is_said_so(tmp_path):
     running.probes = {}
     with pytest.raises(StoreError, match="recorded by the probe 'p', which does not exist here"):
         running.report()
+
+
+def test_a_recording_with_parameters_that_are_gone_is_said_so(tmp_path):
+    lab(tmp_path / "run").run()
+    path = tmp_path / "run" / RUN_FILE
+    header, *rest = path.read_text().splitlines(keepends=True)
+    fields = json.loads(header)
+    fields["scenarios"] = [{**each, "with": {"gone": 1}} for each in fields["scenarios"]]
+    path.write_text("".join([json.dumps(fields) + "\n", *rest]))
+    with pytest.raises(StoreError, match=r"does not take \(gone\); read it with the version that recorded it"):
+        lab(tmp_path / "run").report()
