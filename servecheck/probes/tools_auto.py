@@ -159,8 +159,12 @@ def _leak(
     transcript: Transcript, tries: dict[str, reply.Reply], forced: reply.Reply | None, name: str
 ) -> reply.Answer | None:
     """Return an answer that shows a call as text although the server's own format was kept."""
-    as_text = isinstance(forced, reply.Answer) and not calls_of(forced) and forced.finish != "length"
-    if as_text and any(holds_whole_call(text, name) for text in (forced.text, forced.first.reasoning)):
+    if (
+        isinstance(forced, reply.Answer)
+        and not calls_of(forced)
+        and forced.finish != "length"
+        and any(holds_whole_call(text, name) for text in (forced.text, forced.first.reasoning))
+    ):
         return forced
     markup = "".join(_markup(transcript).split())
     for way in _FREE:

@@ -115,7 +115,7 @@ def judge(transcript: Transcript, _: ToolsTruncatedParams) -> Iterator[Finding]:
                 cut.append(answer)
                 yield from _shown(Part(mode=mode), place, answer, markup_of(whole))
         if len(cut) == len(_MODES):
-            yield _same(place, *cut, markup_of(whole))
+            yield _same(place, cut[0], cut[1], markup_of(whole))
 
 
 def _no_whole(whole: reply.Reply | None, control: reply.Reply | None) -> Finding:
