@@ -98,3 +98,26 @@ def test_in_place_of_a_call_there_is(expected: Outcome, reply: Exchange) -> None
 )
 def test_a_name_that_is_not_offered(expected: Outcome, unknown: Exchange, known: Exchange) -> None:
     assert judged(UNKNOWN, known, unknown) == {expected}
+
+
+@pytest.mark.parametrize(
+    ("expected", "reply"),
+    [
+        pytest.param({VIOLATED}, called("plain", call(arguments='"nh_nh_nh'), finish="length"), id="a string"),
+        pytest.param(set(), called("plain", call(arguments='{"a'), finish="length"), id="an object"),
+        pytest.param(set(), called("plain", call(arguments=""), finish="length"), id="nothing yet"),
+        pytest.param(
+            {VIOLATED},
+            called("plain", text=f'<tool_call>{{"name": "{SECOND}", "arguments": "nh_nh', finish="length"),
+            id="a string, shown as text",
+        ),
+        pytest.param(
+            set(),
+            called("plain", text=f'<tool_call>{{"name": "{SECOND}", "arguments": {{"a', finish="length"),
+            id="an object, shown as text",
+        ),
+    ],
+)
+def test_a_cut_call_shows_how_its_arguments_begin(expected: set[Outcome], reply: Exchange) -> None:
+    assert judged("named-arguments-match-the-schema", reply) == expected
+    assert judged(CALLED, reply) == {UNDETERMINED}
