@@ -162,7 +162,7 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         source="https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md",
         signs=(
             Sign(
-                rows=(*_ASKS_FOR_TOOLS, "tools.round_trip", "sdk.tools", "responses.tools"),
+                rows=(*_ASKS_FOR_TOOLS, "tools.round_trip", "tools.truncated", "sdk.tools", "responses.tools"),
                 engines=_LLAMA,
                 fields=(("template_tools", "no"),),
             ),
@@ -306,6 +306,47 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         "server gets chooses for everybody, and one that uses multipleOf chooses the one without tool calls.",
         source="https://github.com/vllm-project/vllm/issues/55152",
         signs=(Sign(rows=("structured.keywords",), engines=_VLLM, said=_said(r"a forced tool call fails")),),
+    ),
+    RootCause(
+        id="template-and-parser-disagree",
+        title="the model does not write what the tool parser expects",
+        remedy="llama.cpp: --jinja with --chat-template-file FILE, the template that the model was trained with. The "
+        "engine derives its parser from the template, and answers 500 to whatever the model writes otherwise.",
+        source="https://github.com/ggml-org/llama.cpp/issues/27025",
+        signs=(Sign(rows=_TOOLS, engines=_LLAMA, said=_said(r"does not match the expected [\w-]+ format")),),
+    ),
+    RootCause(
+        id="named-choice-taken-for-auto",
+        title="a named tool_choice is taken for auto",
+        remedy="Send only the tool that shall be called, with tool_choice: required; the engine reads no object here.",
+        source="https://github.com/ggml-org/llama.cpp/pull/28806",
+        signs=(Sign(rows=("tools.named",), engines=_LLAMA, said=_said(r"as it does without the choice")),),
+    ),
+    RootCause(
+        id="parallel-calls-are-opt-in",
+        title="parallel tool calls must be asked for",
+        remedy="Send parallel_tool_calls: true with every request that may call several tools.",
+        source="https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md",
+        signs=(
+            Sign(
+                rows=("tools.parallel",),
+                engines=_LLAMA,
+                said=_said(r"without parallel_tool_calls, \d+ with true"),
+            ),
+        ),
+    ),
+    RootCause(
+        id="tools-shown-although-off",
+        title="the model is told of the tools although they are off",
+        remedy="Leave tools away where none shall be called. vLLM: --exclude-tools-when-tool-choice-none.",
+        source="https://docs.vllm.ai/en/latest/features/tool_calling/",
+        signs=(
+            Sign(
+                rows=("tools.none",),
+                engines=_LLAMA | _VLLM | _SGLANG,
+                said=_said(r"told of the tools although they are off"),
+            ),
+        ),
     ),
     RootCause(
         id="guided-fields-renamed",

@@ -155,6 +155,32 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("sampling.bad_words", S.DEGRADED, "“harbour” banned … as without the ban; another word does stay away"),
         VLLM,
     ),
+    "the model writes something else than the parser reads": (
+        "template-and-parser-disagree",
+        cell(
+            "tools.auto",
+            S.BROKEN,
+            "HTTP 500: “The model produced output that does not match the expected peg-native format”",
+        ),
+        LLAMA,
+    ),
+    "the named tool is not the one that is called": (
+        "named-choice-taken-for-auto",
+        cell("tools.named", S.IGNORED, "called “fn_a” where “fn_b” was asked for, as it does without the choice"),
+        LLAMA,
+    ),
+    "several calls come only where they are asked for": (
+        "parallel-calls-are-opt-in",
+        cell("tools.parallel", S.DEGRADED, "1 call(s) without parallel_tool_calls, 2 with true"),
+        LLAMA,
+    ),
+    "the tools are off and in the prompt": (
+        "tools-shown-although-off",
+        cell(
+            "tools.none", S.DEGRADED, "the model was told of the tools although they are off, and its call is the text"
+        ),
+        VLLM,
+    ),
     "guided fields are ignored": (
         "guided-fields-renamed",
         cell("structured.legacy_guided", S.SUPPORTED, value="guided_json ignored"),

@@ -45,6 +45,8 @@ SMALL_TALK = "Good morning! How are you today?"
 ROOM_TO_THINK = 1024  # tokens; a thought that ends takes a few hundred, and every served context holds as many
 _BRACES = 64  # a call opens with one of the first braces; a hostile reply may hold a million
 _OPENINGS = ("<", "{", "[")  # every format that a parser knows opens a call with one of them
+_ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*(\S.*)', re.DOTALL)
+_HINT = "; vLLM and SGLang enforce arguments only with strict: true"
 _THOUGHT_ENDS = "</think>"
 _END_TOKENS = re.compile(r"(?:<\|[^|<>]*\|>|</s>|<eos>|<end_of_turn>|\s)+\Z")
 
@@ -231,13 +233,17 @@ def judge_forced(
     function = function_of(answer, place)
     name = string(dig(function, "name"))
     calls = answer.first.tool_calls
-    if not calls:
-        yield no_call(checks.called, part, answer, control, name)
-        return
     whole = whole_calls(answer, place)
     if not whole:
-        why = f"the call was cut by max_tokens twice: {quote(calls[0].arguments, 60)}"
-        yield part.undetermined(checks.called, why, answer)
+        if calls:
+            why = f"the call was cut by max_tokens twice: {quote(calls[0].arguments, 60)}"
+            yield part.undetermined(checks.called, why, answer)
+        else:
+            yield no_call(checks.called, part, answer, control, name)
+        begun = _begun(answer, name)
+        if begun and not begun.startswith("{"):
+            why = f"arguments are no object, and cut by max_tokens: {quote(begun, 40)}"
+            yield part.violated(checks.strict if strict else checks.loose, why + ("" if strict else _HINT), answer)
         return
     other = next((call for call in whole if call.name != name), None)
     same = [call.name for call in calls_of(unforced)]
@@ -296,6 +302,16 @@ def no_call(check: str, part: Part, answer: reply.Answer, control: reply.Reply |
     return part.no_effect(check, f"200 without a call, text as without tools: {seen}", answer, control)
 
 
+def _begun(answer: reply.Answer, name: str) -> str:
+    """Return how the arguments of a call begin that a length stop cut; engines show such a call in part or as text."""
+    if answer.finish != "length":
+        return ""
+    if answer.first.tool_calls:
+        return answer.first.tool_calls[0].arguments.lstrip()
+    found = _ARGUMENTS.search(answer.text.partition(name)[2]) if name else None
+    return found.group(1) if found else ""
+
+
 def _judge_arguments(
     checks: Forced,
     part: Part,
@@ -318,7 +334,7 @@ def _judge_arguments(
     for call in calls:
         fault = fault_of(call.arguments, schema)
         if fault:
-            hint = "" if strict else "; vLLM and SGLang enforce arguments only with strict: true"
-            yield part.violated(check, f"{fault}: {quote(call.arguments, 60)}{hint}", answer)
+            why = f"{fault}: {quote(call.arguments, 60)}"
+            yield part.violated(check, why + ("" if strict else _HINT), answer)
             return
     yield part.held(check, f"valid: {first}", answer)

@@ -78,6 +78,8 @@ async def drive(session: Session, params: ToolsNamedParams, _: Transcript | None
     await session.chat("unforced", {**base, "tools": tools(strict=False)})
     for arm, (stream, strict) in _ARMS.items():
         for step in (arm, f"{arm}-again"):
+            # A name can lead a small model into a loop, so each request has another.
+            names[_SECOND] = f"fn_{session.nonce(8)}"
             forced: dict[str, Json] = {**base, "tools": tools(strict=strict), "tool_choice": named(names[_SECOND])}
             if stream:
                 forced["stream"] = True

@@ -40,6 +40,8 @@ __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/create#chat-create-tool_choice"
 _PREVENTED, _CLEAN = "none-prevents-calls", "none-leaves-no-call-in-the-text"
+_KEPT = "none-keeps-what-the-model-wrote"
+_MANY = 12  # tokens; fewer may be an end token and white space
 _WAYS = {
     "natural": "asked in plain words",
     "imitated": "shown calls to imitate",
@@ -81,7 +83,8 @@ async def drive(session: Session, params: ToolsNoneParams, _: Transcript | None)
     way = _way(session.transcript) or "natural"
     for each in dict.fromkeys((way, "natural")):
         await session.chat(f"none-{each}", {**bodies[each], "tool_choice": "none"})
-    await session.chat(f"none-{way}-stream", {**bodies[way], "tool_choice": "none", "stream": True})
+    stream: dict[str, Json] = {"stream": True, "stream_options": {"include_usage": True}}
+    await session.chat(f"none-{way}-stream", {**bodies[way], "tool_choice": "none", **stream})
 
 
 def _way(transcript: Transcript) -> str:
@@ -95,6 +98,7 @@ def judge(transcript: Transcript, _: ToolsNoneParams) -> Iterator[Finding]:
     for suffix, mode in (("", Mode.NON_STREAM), ("-stream", Mode.STREAM)):
         yield _prevented(transcript, way, suffix, Part(mode=mode))
     yield from _clean(transcript)
+    yield from _kept(transcript)
 
 
 def _prevented(transcript: Transcript, way: str, suffix: str, part: Part) -> Finding:
@@ -121,6 +125,20 @@ def _prevented(transcript: Transcript, way: str, suffix: str, part: Part) -> Fin
     )
 
 
+def _kept(transcript: Transcript) -> Iterator[Finding]:
+    """Judge that an answer with tokens has a text, in every way that was gone with ``none``."""
+    for found in transcript.steps("none-"):
+        answer = reply.chat(found)
+        if not isinstance(answer, reply.Answer) or calls_of(answer) or answer.usage is None:
+            continue
+        part = Part(mode=Mode.STREAM if found.step.endswith("-stream") else Mode.NON_STREAM)
+        spent = answer.usage.completion or 0
+        if spent >= _MANY and not answer.text.strip() and answer.finish != "length":
+            yield part.violated(_KEPT, f"{spent} tokens were written, and the text of the answer is empty", answer)
+        else:
+            yield part.held(_KEPT, f"{spent} tokens: {quote(answer.text)}", answer)
+
+
 def _clean(transcript: Transcript) -> Iterator[Finding]:
     """Judge the plain answer to plain words: what the model was shown or made to write would be our doing."""
     answer = reply_at(transcript, "none-natural")
@@ -129,9 +147,10 @@ def _clean(transcript: Transcript) -> Iterator[Finding]:
     part = Part()
     name = string(dig(function_of(answer), "name"))
     markup, text = ("".join(each.split()) for each in (markup_of(reply_at(transcript, "forced")), answer.text))
-    begun = markup.partition(name)[0] + name
-    # A model may quote a bare JSON object from the tool's description; only a text that begins like a call is one.
-    shown = (begun in text if markup.startswith("<") else text.startswith(begun)) if markup and name else False
+    # Up to the name, which a small model may misspell. A model may quote a bare JSON object from the tool's
+    # description; only a text that begins like a call is one.
+    begun = markup.partition(name)[0] if name else ""
+    shown = bool(begun) and (begun in text if begun.startswith("<") else text.startswith(begun))
     if shown or (not markup and text.startswith(("<", "{", "[")) and holds_whole_call(answer.text, name)):
         why = f"the model was told of the tools although they are off, and its call is the text: {quote(answer.text)}"
         yield part.violated(_CLEAN, why, answer)
@@ -154,6 +173,12 @@ PROBE = Probe(
             rule="With tool_choice: none the text of the answer is not a tool call either.",
             level=Level.SHOULD,
             source=_SOURCE,
+        ),
+        Check(
+            id=_KEPT,
+            rule="With tool_choice: none an answer of many tokens is not empty.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm/issues/55080",
         ),
     ),
     params=ToolsNoneParams,

@@ -19,7 +19,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
+from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import answer_at, reply_at, sent
@@ -188,7 +188,10 @@ def _never(transcript: Transcript, check: str) -> Finding:
         return missing
     assert isinstance(plain, reply.Answer)
     if not calls_of(plain):
-        return no_call(check, part, plain, control, _named_in(plain))
+        finding = no_call(check, part, plain, control, _named_in(plain))
+        if check == _SEVERAL or finding.outcome is not Outcome.NO_EFFECT:
+            return finding
+        return part.undetermined(check, f"there is no call that could be one of two: {finding.why}", plain)
     tries = [answer for way in _WAYS if (answer := answer_at(transcript, way)) is not None]
     if check == _SEVERAL:
         for answer in tries:

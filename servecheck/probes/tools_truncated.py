@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
+from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import reply_at
@@ -125,7 +125,10 @@ def _no_whole(whole: reply.Reply | None, control: reply.Reply | None) -> Finding
         return missing
     assert isinstance(whole, reply.Answer)
     if not calls_of(whole):
-        return no_call(_LENGTH, part, whole, control, string(dig(function_of(whole), "name")))
+        finding = no_call(_LENGTH, part, whole, control, string(dig(function_of(whole), "name")))
+        if finding.outcome is not Outcome.NO_EFFECT:
+            return finding
+        return part.undetermined(_LENGTH, f"there is no call to cut: {finding.why}", whole)
     why = "there is no whole call to cut" if whole.finish == "length" else "usage does not say how long the call is"
     return part.undetermined(_LENGTH, f"{why}: {quote(calls_of(whole)[0].arguments)}", whole)
 

@@ -153,11 +153,17 @@ _FINISH, _MANY = "call-made-freely-finishes-with-tool-calls", "many-tools-are-ac
 
 MUTANTS = (
     Mutant(id="no-parser", server=NoParser, trips=((_CALLED, _V),), source="vllm-project/vllm#29725"),
-    Mutant(id="free-call-as-text", server=FreeCallAsText, trips=((_CALLED, _V),), models=_CALLING),
+    Mutant(
+        id="free-call-as-text",
+        server=FreeCallAsText,
+        trips=((_CALLED, _V),),
+        models=_CALLING,
+        source="vllm-project/vllm#25560",
+    ),
     Mutant(
         id="call-in-reasoning", server=shared.CallInReasoning, trips=((_CALLED, _V),), source="vllm-project/vllm#48748"
     ),
-    Mutant(id="fails-on-free-text", server=FailsOnFreeText, trips=((_CALLED, _V),)),
+    Mutant(id="fails-on-free-text", server=FailsOnFreeText, trips=((_CALLED, _V),), source="ggml-org/llama.cpp#27025"),
     Mutant(id="auto-refused", server=AutoRefused, trips=((_CALLED, _R),)),
     Mutant(id="tools-dropped", server=ToolsDropped, trips=((_CALLED, _N),), source="vllm-project/vllm#44216"),
     Mutant(id="stream-never-ends", server=shared.StreamNeverEnds, trips=((HANGS_NOT.id, _V),)),

@@ -65,6 +65,19 @@ class UnknownNameTaken(ReferenceServer):
         return super().tools_of(body)
 
 
+class UnknownNameFails(ReferenceServer):
+    """Looks the named function up among the tools, and gives a 500 where it is not there."""
+
+    def tools_of(self, body: Event) -> Toolbox:
+        """Fail."""
+        try:
+            return super().tools_of(body)
+        except ApiError as wrong:
+            if not _is_named(body):
+                raise
+            raise ApiError("issubclass() arg 1 must be a class", status=500, kind="InternalServerError") from wrong
+
+
 class NamedRefused(ReferenceServer):
     """Knows ``auto`` and ``required`` only, and refuses a choice that is an object."""
 
@@ -106,14 +119,22 @@ _STRICT, _FINISH = "named-strict-arguments-match-the-schema", "finish-fits-a-nam
 _UNKNOWN = "a-name-that-is-not-offered-is-refused"
 
 MUTANTS = (
+    Mutant(
+        id="unknown-name-fails", server=UnknownNameFails, trips=((_UNKNOWN, _V),), source="sgl-project/sglang#28862"
+    ),
     Mutant(id="name-ignored", server=NameIgnored, trips=((_CALLED, _N),), source="vllm-project/vllm#50477"),
     Mutant(id="first-is-called", server=FirstIsCalled, trips=((_OFFERED, _V),)),
-    Mutant(id="eager-first", server=EagerFirst, trips=((_OFFERED, _N),)),
+    Mutant(id="eager-first", server=EagerFirst, trips=((_OFFERED, _N),), source="ggml-org/llama.cpp#28806"),
     Mutant(id="call-as-text", server=shared.CallAsText, trips=((_CALLED, _V),), source="vllm-project/vllm#29725"),
     Mutant(
         id="call-in-reasoning", server=shared.CallInReasoning, trips=((_CALLED, _V),), source="vllm-project/vllm#48748"
     ),
-    Mutant(id="fails-on-its-model", server=shared.FailsOnItsModel, trips=((_CALLED, _V),)),
+    Mutant(
+        id="fails-on-its-model",
+        server=shared.FailsOnItsModel,
+        trips=((_CALLED, _V),),
+        source="ggml-org/llama.cpp#27025",
+    ),
     Mutant(id="named-refused", server=NamedRefused, trips=((_CALLED, _R),)),
     Mutant(
         id="call-kills",

@@ -69,6 +69,24 @@ class ClaimsCalls(ReferenceServer):
             yield replace(delta, finish="tool_calls") if delta.finish == "stop" and _is_off(job.body) else delta
 
 
+class DeletesCalls(ReferenceServer):
+    """Parses calls also where they are off, and drops them: what the model wrote is gone without a trace."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Leave the parser on."""
+        if not _is_off(body):
+            return super().chat_job(body)
+        return replace(super().chat_job({**body, "tool_choice": "auto"}), body=body)
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """Drop the calls."""
+        async for delta in super().deltas(job):
+            if not _is_off(job.body):
+                yield delta
+            else:
+                yield replace(delta, calls=(), finish="stop" if delta.finish == "tool_calls" else delta.finish)
+
+
 class ToolsStayInThePrompt(ReferenceServer):
     """Tells the model of the tools although they are off, and only leaves its answer unparsed."""
 
@@ -81,15 +99,17 @@ class ToolsStayInThePrompt(ReferenceServer):
 
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _PREVENTED, _CLEAN = "none-prevents-calls", "none-leaves-no-call-in-the-text"
+_KEPT = "none-keeps-what-the-model-wrote"
 
 MUTANTS = (
-    Mutant(id="none-ignored", server=NoneIgnored, trips=((_PREVENTED, _N),), source="vllm-project/vllm#50477"),
+    Mutant(id="none-ignored", server=NoneIgnored, trips=((_PREVENTED, _N),), source="google-ai-edge/LiteRT-LM#2471"),
     Mutant(
         id="none-ignored-in-streams", server=NoneIgnoredInStreams, trips=((_PREVENTED, Outcome.HELD), (_PREVENTED, _N))
     ),
     Mutant(id="none-refused", server=NoneRefused, trips=((_PREVENTED, _R),)),
     Mutant(id="none-fails", server=NoneFails, trips=((_PREVENTED, _V),)),
     Mutant(id="claims-calls", server=ClaimsCalls, trips=((_PREVENTED, _V),), source="vllm-project/vllm#53363"),
+    Mutant(id="deletes-calls", server=DeletesCalls, trips=((_KEPT, _V),), source="vllm-project/vllm#55080"),
     Mutant(id="tools-stay-in-the-prompt", server=ToolsStayInThePrompt, trips=((_CLEAN, _V),), models=_CALLING),
 )
 

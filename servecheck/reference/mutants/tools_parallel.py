@@ -158,7 +158,7 @@ MUTANTS = (
         source="vllm-project/vllm#47901",
     ),
     Mutant(id="second-without-name", server=SecondWithoutName, trips=((_WHOLE, _V),), source="BerriAI/litellm#9127"),
-    Mutant(id="one-index-for-all", server=OneIndexForAll, trips=((_SEVERAL, _V),)),
+    Mutant(id="one-index-for-all", server=OneIndexForAll, trips=((_SEVERAL, _V),), source="ai-dynamo/dynamo#4723"),
     Mutant(id="one-id-for-all", server=shared.OneIdForAll, trips=((_IDS, _V),)),
     Mutant(id="id-missing", server=shared.IdMissing, trips=((_IDS, _V),), source="ggml-org/llama.cpp#11992"),
     Mutant(id="opt-in", server=OptIn, trips=((_DEFAULT, _V),)),

@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(id="id-comes-late", server=IdComesLate, trips=((_ONCE, _V),)),
     Mutant(id="no-type", server=NoType, trips=((_ONCE, _V),)),
     Mutant(id="stray-call", server=shared.StrayCall, trips=((_ONCE, _V), (_INDEX, _V)), source="BerriAI/litellm#9127"),
-    Mutant(id="no-index", server=NoIndex, trips=((_INDEX, _V),)),
+    Mutant(id="no-index", server=NoIndex, trips=((_INDEX, _V),), source="EricLBuehler/mistral.rs#1507"),
     Mutant(id="counts-from-one", server=CountsFromOne, trips=((_INDEX, _V),)),
     Mutant(id="stream-finish-stop", server=StreamFinishStop, trips=((_FINISH, _V),), source="vllm-project/vllm#25054"),
     Mutant(id="finish-lost", server=shared.FinishLost, trips=((_FINISH, _V),), source="vllm-project/vllm#27572"),

@@ -31,6 +31,15 @@ class ClaimsToolCalls(ReferenceServer):
             yield replace(delta, finish="tool_calls") if begun and delta.finish == "length" else delta
 
 
+class ClaimsToolCallsInStreams(ReferenceServer):
+    """Ends a cut call with ``length`` where the answer is whole and with ``tool_calls`` where it is streamed."""
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """Change the reason."""
+        async for delta in super().deltas(job):
+            yield replace(delta, finish="tool_calls") if job.stream and delta.finish == "length" else delta
+
+
 class ClaimsStop(ReferenceServer):
     """Ends a cut stream with ``stop``, since a stream that ends has stopped."""
 
@@ -153,12 +162,18 @@ class CountsBlocks(ReferenceServer):
         return {**super().usage(job, tally), "reasoning_tokens": tally.reasoning}
 
 
-_V, _N, _R, _H = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED, Outcome.HELD
+_V, _R, _H = Outcome.VIOLATED, Outcome.REFUSED, Outcome.HELD
 _LENGTH, _CLEAN = "cut-call-ends-with-length", "cut-call-is-not-shown-as-text"
 _HALF, _SAME = "cut-call-does-not-look-whole", "cut-call-is-the-same-in-both-modes"
 
 MUTANTS = (
-    Mutant(id="claims-tool-calls", server=ClaimsToolCalls, trips=((_LENGTH, _V),)),
+    Mutant(id="claims-tool-calls", server=ClaimsToolCalls, trips=((_LENGTH, _V),), source="vllm-project/vllm#58228"),
+    Mutant(
+        id="claims-tool-calls-in-streams",
+        server=ClaimsToolCallsInStreams,
+        trips=((_LENGTH, _H), (_LENGTH, _V)),
+        source="vllm-project/vllm#53269",
+    ),
     Mutant(id="claims-stop", server=ClaimsStop, trips=((_LENGTH, _H), (_LENGTH, _V))),
     Mutant(id="cut-fails", server=CutFails, trips=((_LENGTH, _V),)),
     Mutant(
@@ -166,9 +181,6 @@ MUTANTS = (
         server=CutIsTheClientsFault,
         trips=((_LENGTH, _V),),
         source="vllm-project/vllm#27921",
-    ),
-    Mutant(
-        id="required-ignored", server=shared.RequiredIgnored, trips=((_LENGTH, _N),), source="vllm-project/vllm#44216"
     ),
     Mutant(id="required-refused", server=shared.RequiredRefused, trips=((_LENGTH, _R),)),
     Mutant(id="call-as-text", server=shared.CallAsText, trips=((_LENGTH, _V),), source="vllm-project/vllm#29725"),
