@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from servecheck import __version__
-from servecheck.errors import EngineError, NothingSelected, ServecheckError, StoreError, UsageError
+from servecheck.errors import EngineError, NothingSelected, ServecheckError, StoreError, UnknownName, UsageError
 
 if TYPE_CHECKING:  # imported where they are used, so that --help does not wait for an HTTP client
     from types import TracebackType
@@ -250,7 +250,6 @@ def demo(
 def _settings(
     suite: str, trials: int | None, deadline: float, wait_ready: float, allow: list[str] | None, seed: str
 ) -> Settings:
-    from servecheck.errors import UnknownName
     from servecheck.model import Risk
     from servecheck.plan import Settings
 
@@ -269,7 +268,6 @@ def _settings(
 
 
 def _fail_on(name: str | None) -> Any:  # noqa: ANN401 - verdict.FailOn, imported late
-    from servecheck.errors import UnknownName
     from servecheck.verdict import FailOn as Level
 
     if name is not None and name not in {level.value for level in Level}:
@@ -416,12 +414,42 @@ def judge(folder: RunFolder, fail_on: FailOn = None, as_json: AsJson = False) ->
 
 
 @app.command()
+def compare(
+    left: Annotated[str, typer.Argument(help="A run folder, or FOLDER:ENDPOINT; the reference.")],
+    right: Annotated[str, typer.Argument(help="A run folder, or FOLDER:ENDPOINT; what you would move to.")],
+    out: Out = None,
+    unlike: Annotated[
+        list[str] | None, typer.Option("--unlike", help="model or probes: compare although these differ.")
+    ] = None,
+    fail_on: FailOn = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare an endpoint of one recorded run with one of another, both judged anew; sends nothing."""
+    from servecheck.join import Unlike, join
+    from servecheck.report.files import write_all
+    from servecheck.run import read_back
+    from servecheck.store import must_be_free
+    from servecheck.wire.curl import render
+
+    _fail_on(fail_on)
+    differences = [difference.value for difference in Unlike]
+    for name in unlike or []:
+        if name not in differences:
+            raise UnknownName("difference", name, differences)
+    folder = out or Path("runs") / f"compare-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    must_be_free(folder)
+    join(left, right, folder, command=["servecheck", *sys.argv[1:]], unlike=map(Unlike, unlike or []))
+    found = read_back(folder, _probes())
+    write_all(found, folder, render)
+    raise typer.Exit(_finish(found, folder, fail_on, as_json=as_json))
+
+
+@app.command()
 def report(
     folder: RunFolder,
     form: Annotated[str, typer.Option("--format", help="md, html, json, junit or summary.")] = "md",
 ) -> None:
     """Print the report of a recorded run."""
-    from servecheck.errors import UnknownName
     from servecheck.report.files import FORMATS, rendered
     from servecheck.run import read_back
     from servecheck.wire.curl import render
@@ -440,7 +468,6 @@ Json_ = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 
 
 def _listed(rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], str], form: str, as_json: bool) -> None:
-    from servecheck.errors import UnknownName
 
     if form not in ("text", "json"):
         raise UnknownName("format", form, ("text", "json"))
@@ -533,7 +560,6 @@ def _checks() -> list[tuple[str, Any]]:
 def explain(check: Annotated[str, typer.Argument(help="The id of a check, a feature or a probe.")]) -> None:
     """Say what a check demands, why, and how it could be fooled."""
     from servecheck import features
-    from servecheck.errors import UnknownName
 
     probes = _probes()
     for owner, found in _checks():
@@ -571,8 +597,6 @@ def _explain_row(feature: str) -> None:
 def schema(name: Annotated[str, typer.Argument(help="scenario, results or endpoints.")]) -> None:
     """Print a published JSON Schema."""
     from importlib.resources import files
-
-    from servecheck.errors import UnknownName
 
     names = ("scenario", "results", "endpoints")
     if name not in names:
@@ -628,7 +652,6 @@ def mock(
     language: Language = "obedient",
 ) -> None:
     """Serve the reference server, or one of its broken variants, on 127.0.0.1."""
-    from servecheck.errors import UnknownName
     from servecheck.reference import mutants
     from servecheck.reference.mock import serve
     from servecheck.reference.models import MODELS

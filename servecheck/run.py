@@ -22,6 +22,7 @@ from servecheck import __version__, compare, features, root_causes, verdict
 from servecheck.budget import Budget
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
+from servecheck.join import recorded_unlike
 from servecheck.judging import BUILT_IN_CHECKS, Canaries, settle_hangs
 from servecheck.model import (
     Cell,
@@ -261,6 +262,7 @@ class _Judged:
                 both = compare.broken_on_both(self.cells, left, right)
                 self.broken_on_both = tuple(dict.fromkeys((*self.broken_on_both, *both)))
         self.comparisons = tuple(found)
+        self.confounders = (*recorded_unlike(self.reader.header), *self.confounders)
         self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
         self.costs = tuple(_costs(self.reader, names))
         self.causes = root_causes.explain(self.cells, fingerprints)
@@ -296,7 +298,12 @@ def _canaries(end: CaseEnd, own: Mapping[str, Exchange]) -> Canaries:
 
 
 def _cells(reader: RunReader, names: Iterable[str], trials: Sequence[Trial]) -> Iterable[Cell]:
-    skips = {str(skip["feature"]): skip for item in _list(reader.header.get("skips")) if (skip := _dict(item))}
+    # A skip is of a row on every endpoint, or in joined runs on the one that it names.
+    skips = {
+        (str(skip["feature"]), _text(skip.get("endpoint"))): skip
+        for item in _list(reader.header.get("skips"))
+        if (skip := _dict(item))
+    }
     planned = {str(_dict(item)["feature"]) for item in _list(reader.header.get("scenarios"))}
     by_row: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
@@ -306,9 +313,8 @@ def _cells(reader: RunReader, names: Iterable[str], trials: Sequence[Trial]) -> 
             mine = by_row.get((feature.id, name))
             if mine:
                 yield verdict.cell(feature, name, _settled(mine))
-            elif feature.id in skips:
-                skip = skips[feature.id]
-                yield verdict.skipped(feature, name, str(skip["code"]), str(skip["reason"]))
+            elif left_out := skips.get((feature.id, name)) or skips.get((feature.id, None)):
+                yield verdict.skipped(feature, name, str(left_out["code"]), str(left_out["reason"]))
             elif feature.id in planned:
                 yield _not_reached(feature.id, name)
             else:

@@ -112,7 +112,20 @@ def process(*words: str | Path, **env: str) -> subprocess.Popen[str]:
 # --------------------------------------------------------------------------- help and listings
 
 
-COMMANDS = ["", "run", "demo", "judge", "report", "list", "list features", "explain", "schema", "lint", "selftest"]
+COMMANDS = [
+    "",
+    "run",
+    "demo",
+    "judge",
+    "compare",
+    "report",
+    "list",
+    "list features",
+    "explain",
+    "schema",
+    "lint",
+    "selftest",
+]
 COMMANDS += ["mock"]
 
 
@@ -245,6 +258,8 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["run", "--resume", "full"],
             ["run", "--resume", "full", "--suite", "smoke", "-m", "m"],
             ["judge", "nowhere"],
+            ["compare", "nowhere", "nowhere"],
+            ["compare", "nowhere", "nowhere", "--unlike", "modle"],
             ["report", "full"],
             ["report", "full", "--format", "markdwn"],
             ["list", "features", "--format", "jsn"],
@@ -535,6 +550,19 @@ def test_judging_again_gives_the_same_files_and_exit_code(recorded):
     assert said.code == 0
     assert {path.name: path.read_bytes() for path in recorded.iterdir()} == before
     assert servecheck("judge", recorded, "--json").out == (recorded / "results.json").read_text()
+
+
+def test_a_recording_compared_with_itself_is_the_same_and_its_folder_can_be_judged(recorded):
+    said = servecheck("compare", recorded, recorded, "--out", "both")
+    assert said.code == 0
+    assert {path.name for path in Path("both").iterdir()} == REPORTS
+    results = json.loads(Path("both/results.json").read_text())
+    assert {each["delta"] for each in results["comparisons"]} == {"same"}
+    assert [each["reference"] for each in results["endpoints"]] == [True, False]
+    before = Path("both/results.json").read_text()
+    assert servecheck("judge", "both").code == 0
+    assert Path("both/results.json").read_text() == before
+    assert servecheck("compare", recorded, recorded, "--out", "both").code == 2
 
 
 # --------------------------------------------------------------------------- the mock
