@@ -25,8 +25,10 @@ if TYPE_CHECKING:  # imported where they are used, so that --help does not wait 
     from types import TracebackType
 
     from servecheck.budget import Budget
+    from servecheck.expectations import Expectation
     from servecheck.plan import Plan, Settings
     from servecheck.probe import Params, Probe
+    from servecheck.profiles import Profile
     from servecheck.report.data import RunReport
     from servecheck.run import Connect
     from servecheck.scenario import Scenario
@@ -97,6 +99,13 @@ Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full, migr
 Feature = Annotated[list[str] | None, typer.Option("--feature", help="Only rows that match this id, group or glob.")]
 ScenarioPath = Annotated[list[Path] | None, typer.Option("--scenario", help="A scenario file or folder of your own.")]
 Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
+ProfileName = Annotated[
+    str | None,
+    typer.Option("--profile", help="Judge by what an application needs: a name (servecheck list profiles) or a file."),
+]
+ExpectFile = Annotated[
+    Path | None, typer.Option("--expect", help="Known deviations (servecheck expect writes them); exit code only.")
+]
 FailOn = Annotated[str | None, typer.Option("--fail-on", help="blocker, behind or any: what makes the exit code 1.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict and where the report is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print results.json instead of text.")]
@@ -136,6 +145,8 @@ def run(
     suite: Suite = "standard",
     feature: Feature = None,
     scenario: ScenarioPath = None,
+    profile: ProfileName = None,
+    expect: ExpectFile = None,
     trials: Trials = None,
     out: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with an interrupted run folder.")] = None,
@@ -156,6 +167,8 @@ def run(
 
     _fail_on(fail_on)
     limits = Budget.parse(budget)
+    needs = _profile(profile)
+    expected = _expected(expect)
     if resume is not None:
         _nothing_new_when_resuming(context)
         plan = plan_of(resume, _probes())
@@ -172,12 +185,23 @@ def run(
         )
         # Words that an earlier run has sent are in the server's prefix cache, and a right server would look wrong.
         settings = _settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
+        if needs is not None and not feature and not _given(context, "suite"):
+            feature = [*needs.rows, *(limit.row for limit in needs.limits), "identity.*", "quantization.identity"]
         plan = _plan(found, settings, feature, scenario)
     if dry_run:
         _print_plan(plan)
         return
     folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    report = _carry_out(plan, folder, connector(os.environ), limits, quiet or as_json, resume=resume is not None)
+    report = _carry_out(
+        plan,
+        folder,
+        connector(os.environ),
+        limits,
+        quiet or as_json,
+        resume=resume is not None,
+        profile=needs,
+        expected=expected or (),
+    )
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
 
@@ -189,11 +213,16 @@ def _nothing_new_when_resuming(context: typer.Context) -> None:
     given = [
         max(parameter.opts, key=len) if parameter.param_type_name == "option" else "endpoint"
         for parameter in context.command.params
-        if parameter.name not in _WHILE_RESUMING
-        if (source := context.get_parameter_source(parameter.name)) is not None and source.name == "COMMANDLINE"
+        if parameter.name not in _WHILE_RESUMING and _given(context, parameter.name)
     ]
     if given:
         raise UsageError(f"--resume goes on as that run was begun and takes no {', '.join(given)}; leave it away")
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    """Tell whether an option stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 @app.command()
@@ -302,6 +331,27 @@ def _plan(found: Any, settings: Settings, feature: list[str] | None, paths: list
     return plan.make(found, _scenarios(paths), _probes(), settings=settings, globs=feature or [])
 
 
+def _profile(name: str | None) -> Profile | None:
+    """Return the profile of a name or a file; its rows and checks must exist."""
+    if name is None:
+        return None
+    from servecheck import features, profiles
+
+    probes = _probes()
+    checks: dict[str, set[str]] = {}
+    for scenario in _builtin_scenarios():
+        checks.setdefault(scenario.feature, set()).update(check.id for check in probes[scenario.probe].checks)
+    return profiles.find(name, features=features.BY_ID, checks=checks)
+
+
+def _expected(path: Path | None) -> Sequence[Expectation] | None:
+    if path is None:
+        return None
+    from servecheck import expectations, features
+
+    return expectations.load(path, features.BY_ID)
+
+
 def _print_plan(plan: Plan) -> None:
     typer.echo(f"suite {plan.settings.suite}: {len(plan.scenarios)} scenarios on {len(plan.endpoints)} endpoint(s)")
     for scenario in plan.scenarios:
@@ -315,7 +365,15 @@ def _print_plan(plan: Plan) -> None:
 
 
 def _carry_out(
-    plan: Plan, folder: Path, connect: Connect, budget: Budget, quiet: bool, *, resume: bool = False
+    plan: Plan,
+    folder: Path,
+    connect: Connect,
+    budget: Budget,
+    quiet: bool,
+    *,
+    resume: bool = False,
+    profile: Profile | None = None,
+    expected: Sequence[Expectation] = (),
 ) -> RunReport:
     from servecheck import run as runs
     from servecheck.progress import printer
@@ -339,6 +397,8 @@ def _carry_out(
                 watch=printer(quiet=quiet),
                 resume=resume,
                 instrument=runs.instrument_check(probes),
+                profile=profile,
+                expected=expected,
             )
         )
         done = True
@@ -387,6 +447,9 @@ def _exit_code(report: RunReport, fail_on: str | None) -> int:
         report.features,
         has_reference=report.reference is not None,
         fail_on=_fail_on(fail_on),
+        has_profile=report.profile is not None,
+        excused=frozenset(filter(None, (each.excuses for each in report.expected))),
+        stale=any(each.fails for each in report.expected),
     )
 
 
@@ -401,16 +464,57 @@ RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
 
 
 @app.command()
-def judge(folder: RunFolder, fail_on: FailOn = None, as_json: AsJson = False) -> None:
+def judge(
+    folder: RunFolder,
+    profile: ProfileName = None,
+    expect: ExpectFile = None,
+    fail_on: FailOn = None,
+    as_json: AsJson = False,
+) -> None:
     """Judge a recorded run again, offline, and write its reports anew."""
     from servecheck.report.files import write_all
     from servecheck.run import read_back
     from servecheck.wire.curl import render
 
     _fail_on(fail_on)
-    report = read_back(folder, _probes())
+    report = read_back(folder, _probes(), profile=_profile(profile), expected=_expected(expect))
     write_all(report, folder, render)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
+
+
+@app.command()
+def expect(
+    folder: RunFolder,
+    profile: ProfileName = None,
+    fail_on: FailOn = None,
+    days: Annotated[int, typer.Option("--days", min=1, help="How long each deviation is accepted.")] = 90,
+    out: Annotated[Path | None, typer.Option("--out", help="The file to write; must not exist.")] = None,
+) -> None:
+    """Write the expectations with which a run passes, to be edited with reasons; sends nothing."""
+    from servecheck import verdict
+    from servecheck.expectations import written
+    from servecheck.run import read_back
+
+    report = read_back(folder, _probes(), profile=_profile(profile), expected=())
+    level = _fail_on(fail_on) or verdict.default_fail_on(
+        has_reference=report.reference is not None, has_profile=report.profile is not None
+    )
+    rows = verdict.failures(report.verdict, report.cells, report.comparisons, report.features, fail_on=level)
+    unknown = [row for row in report.verdict.unknown if row not in rows]
+    text = written(
+        [*rows, *unknown], report.cells, report.comparisons, run=report.id, day=report.started.date(), days=days
+    )
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{out} exists; name another file, or take it away first") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error}") from error
+    typer.echo(f"{out}: {len(rows) + len(unknown)} expected; say why each is accepted")
 
 
 @app.command()
@@ -421,6 +525,8 @@ def compare(
     unlike: Annotated[
         list[str] | None, typer.Option("--unlike", help="model or probes: compare although these differ.")
     ] = None,
+    profile: ProfileName = None,
+    expect: ExpectFile = None,
     fail_on: FailOn = None,
     as_json: AsJson = False,
 ) -> None:
@@ -438,7 +544,15 @@ def compare(
             raise UnknownName("difference", name, differences)
     folder = out or Path("runs") / f"compare-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     must_be_free(folder)
-    join(left, right, folder, command=["servecheck", *sys.argv[1:]], unlike=map(Unlike, unlike or []))
+    join(
+        left,
+        right,
+        folder,
+        command=["servecheck", *sys.argv[1:]],
+        unlike=map(Unlike, unlike or []),
+        profile=_profile(profile),
+        expected=_expected(expect) or (),
+    )
     found = read_back(folder, _probes())
     write_all(found, folder, render)
     raise typer.Exit(_finish(found, folder, fail_on, as_json=as_json))
@@ -539,6 +653,18 @@ def list_scenarios(form: Form = "text", as_json: Json_ = False) -> None:
     _listed(rows, lambda row: f"{row['id']:30} {row['feature']:34} {row['title']}", form, as_json)
 
 
+@lists.command("profiles")
+def list_profiles(form: Form = "text", as_json: Json_ = False) -> None:
+    """What kinds of applications need, for --profile."""
+    from servecheck import profiles
+
+    rows = [
+        {"id": each.id, "title": each.title, "as_of": each.as_of.isoformat(), "rows": [*each.rows]}
+        for each in profiles.builtins()
+    ]
+    _listed(rows, lambda row: f"{row['id']:24} {row['as_of']}  {row['title']} ({len(row['rows'])} rows)", form, as_json)
+
+
 @lists.command("checks")
 def list_checks(form: Form = "text", as_json: Json_ = False) -> None:
     """Every check: one rule that can be seen to hold or not."""
@@ -594,17 +720,17 @@ def _explain_row(feature: str) -> None:
 
 
 @app.command()
-def schema(name: Annotated[str, typer.Argument(help="scenario, results or endpoints.")]) -> None:
+def schema(name: Annotated[str, typer.Argument(help="scenario, results, endpoints, expectations or profile.")]) -> None:
     """Print a published JSON Schema."""
     from importlib.resources import files
 
-    names = ("scenario", "results", "endpoints")
+    names = ("scenario", "results", "endpoints", "expectations", "profile")
     if name not in names:
         raise UnknownName("schema", name, names)
     typer.echo(files("servecheck.schema").joinpath(f"{name}.v1.json").read_text("utf-8"), nl=False)
 
 
-Paths = Annotated[list[Path], typer.Argument(help="Scenario and endpoints files, or folders of them.")]
+Paths = Annotated[list[Path], typer.Argument(help="Files of any servecheck format, or folders.")]
 
 
 @app.command()

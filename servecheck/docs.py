@@ -36,7 +36,11 @@ Variants = Mapping[str, tuple[tuple[Mutant, ...], tuple[Harmless, ...]]]
 
 EXITS: tuple[tuple[int, str, str], ...] = (
     (0, "Nothing that `--fail-on` names. Skipped rows do not matter.", "go on"),
-    (1, "Something that `--fail-on` names.", "read *Decide* in `report.md`"),
+    (
+        1,
+        "Something that `--fail-on` names and nobody expects, or an expectation that is stale or expired.",
+        "read *Decide* in `report.md`",
+    ),
     (2, "The command, a scenario or an endpoints file is wrong; nothing was sent.", "read the message"),
     (3, "Nothing ran: the selection matched nothing.", "see `servecheck list scenarios`"),
     (

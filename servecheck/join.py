@@ -13,9 +13,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from servecheck import __version__
+from servecheck import __version__, expectations, profiles
 from servecheck.errors import StoreError, UnknownName, UsageError
+from servecheck.expectations import Expectation
 from servecheck.model import Endpoint, Json, SkipCode
+from servecheck.profiles import Profile
 from servecheck.store import RunReader, RunWriter, to_json
 
 __all__ = ["SIDES", "Unlike", "join", "recorded_unlike"]
@@ -41,12 +43,19 @@ class _Side:
 
 
 def join(
-    left: str, right: str, folder: Path, *, command: Iterable[str] = (), unlike: Iterable[Unlike] = ()
+    left: str,
+    right: str,
+    folder: Path,
+    *,
+    command: Iterable[str] = (),
+    unlike: Iterable[Unlike] = (),
+    profile: Profile | None = None,
+    expected: Iterable[Expectation] = (),
 ) -> tuple[str, str]:
     """Write one run folder with an endpoint of each of two others; the left one is the reference.
 
-    ``left`` and ``right`` are run folders, as ``FOLDER`` or ``FOLDER:ENDPOINT``. Returns the names of the two endpoints
-    there.
+    ``left`` and ``right`` are run folders, as ``FOLDER`` or ``FOLDER:ENDPOINT``. ``profile`` and ``expected`` are kept
+    there as a run keeps them. Returns the names of the two endpoints there.
 
     Raises:
         UsageError: a run has several endpoints and none was named; the models differ, or the probes that drove, and
@@ -56,7 +65,8 @@ def join(
     sides = _named(_side(left, of_several="reference"), _side(right, of_several="candidate"))
     _refuse_unlike(*sides, wanted=frozenset(unlike))
     writer = RunWriter(folder)
-    writer.header(**_header(sides, list(command)))
+    asked = {"profile": profiles.as_header(profile), "expectations": to_json(expectations.as_header(expected))}
+    writer.header(**_header(sides, list(command)), **asked)
     offset = 0
     for side in sides:
         offset = _copy(side, writer, offset)

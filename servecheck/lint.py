@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from servecheck import endpoints, scenario
+from servecheck import endpoints, expectations, profiles, scenario
 from servecheck.errors import Problem, ScenarioError
 from servecheck.model import Feature
 from servecheck.probe import Probe
@@ -16,9 +16,10 @@ __all__ = ["lint"]
 
 
 def lint(paths: Iterable[Path], *, probes: Mapping[str, Probe[Any]], features: Mapping[str, Feature]) -> list[Problem]:
-    """Return the problems of scenario and endpoints files and of folders of them, file by file; empty if all is well.
+    """Return the problems of the files that we read, and of folders of them, file by file; empty if all is well.
 
-    In folders, files of a servecheck format that is neither are passed over. Raises :class:`UsageError` for a path
+    Scenarios, endpoints, expectations and profiles are told apart by the format that they say they have; in folders,
+    files of any other servecheck format are passed over. Raises :class:`UsageError` for a path
     that does not exist and a folder without YAML files.
     """
     scenarios: list[Path] = []
@@ -33,6 +34,10 @@ def lint(paths: Iterable[Path], *, probes: Mapping[str, Probe[Any]], features: M
         kind = scenario.other_format(document)
         if kind == "endpoints":
             problems += endpoints.problems_of(document, path.parent)
+        elif kind == "expectations":
+            problems += expectations.problems_of(document, features)
+        elif kind == "profile":
+            problems += profiles.problems_of(document, features)
         elif not kind or path in given:
             scenarios.append(path)
     return scenario.problems_of(scenarios, probes=probes, features=features) + problems

@@ -12,16 +12,17 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from importlib.resources import files
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from servecheck import __version__, compare, features, root_causes, verdict
+from servecheck import __version__, compare, expectations, features, profiles, root_causes, verdict
 from servecheck.budget import Budget
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
+from servecheck.expectations import Expectation, Met
 from servecheck.join import recorded_unlike
 from servecheck.judging import BUILT_IN_CHECKS, Canaries, settle_hangs
 from servecheck.model import (
@@ -41,6 +42,7 @@ from servecheck.model import (
 )
 from servecheck.plan import Estimate, Plan, Settings, Skip
 from servecheck.probe import Params, Probe
+from servecheck.profiles import Profile, Readiness
 from servecheck.read import reply
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
@@ -79,11 +81,14 @@ async def carry_out(
     watch: Callable[[Progress], None] = lambda _: None,
     resume: bool = False,
     instrument: InstrumentCheck | None = None,
+    profile: Profile | None = None,
+    expected: Sequence[Expectation] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
 
-    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it.
+    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it. ``profile`` and
+    ``expected`` are kept in the folder, so that reading it back says the same.
 
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
@@ -91,7 +96,8 @@ async def carry_out(
     ways = {endpoint.name: connect(endpoint) for endpoint in plan.endpoints}
     earlier = _earlier(folder, probes) if resume else Earlier()
     writer = RunWriter(folder, resume=resume)
-    writer.header(**_header(plan, probes, command, now(), instrument))
+    asked = {"profile": profiles.as_header(profile), "expectations": to_json(expectations.as_header(expected))}
+    writer.header(**_header(plan, probes, command, now(), instrument), **asked)
     runner = Runner(
         plan, probes, lambda endpoint: ways[endpoint.name], writer, budget=budget, watch=watch, earlier=earlier
     )
@@ -141,13 +147,22 @@ def _close(
     writer.close()
 
 
-def read_back(folder: Path, probes: Probes) -> RunReport:
+def read_back(
+    folder: Path,
+    probes: Probes,
+    *,
+    profile: Profile | None = None,
+    expected: Sequence[Expectation] | None = None,
+) -> RunReport:
     """Read a run folder and judge it anew; a run without a footer died, and its report says so first.
+
+    ``profile`` and ``expected`` replace those that the run was made with.
 
     Raises ``StoreError`` where the folder holds no run.
     """
     reader = RunReader(folder)
-    judged_run = _Judged(reader, probes)
+    judged_run = _Judged(reader, probes, profile or profiles.from_header(reader.header.get("profile")))
+    known = expectations.from_header(reader.header.get("expectations")) if expected is None else expected
     header, footer = reader.header, reader.footer
     shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
     recorded, today = str(header.get("probes_digest", "")), probes_digest(probes)
@@ -182,7 +197,13 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         remedies={row_key(row, hit.endpoint): hit.cause.remedy for hit in judged_run.causes for row in hit.rows},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
+        readiness=judged_run.readiness,
+        expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
     )
+
+
+def _met(judged_run: _Judged, expected: Iterable[Expectation], day: date) -> tuple[Met, ...]:
+    return expectations.apply(expected, judged_run.cells, judged_run.comparisons, features.FEATURES, day=day)
 
 
 def plan_of(folder: Path, probes: Probes) -> Plan:
@@ -231,6 +252,7 @@ class _Judged:
 
     reader: RunReader
     probes: Probes
+    profile: Profile | None = None
     subjects: tuple[tuple[Endpoint, Fingerprint], ...] = ()
     cells: tuple[Cell, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
@@ -239,6 +261,7 @@ class _Judged:
     costs: tuple[Cost, ...] = ()
     causes: tuple[root_causes.Hit, ...] = ()
     reference: str | None = None
+    readiness: tuple[Readiness, ...] = ()
     answer: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
@@ -246,6 +269,8 @@ class _Judged:
         names = [endpoint.name for endpoint, _ in self.subjects]
         self.reference = next((endpoint.name for endpoint, _ in self.subjects if endpoint.reference), None)
         trials, _ = _trials(self.reader, self.probes)
+        if self.profile is not None:
+            trials = profiles.raised(trials, self.profile.musts)
         self.cells = tuple(_cells(self.reader, names, trials))
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
         found: list[Comparison] = []
@@ -264,8 +289,27 @@ class _Judged:
         self.comparisons = tuple(found)
         self.confounders = (*recorded_unlike(self.reader.header), *self.confounders)
         self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
+        self.readiness = tuple(self._readiness(names, trials))
+        if self.profile is not None:
+            self.answer = self.readiness[0].verdict
         self.costs = tuple(_costs(self.reader, names))
         self.causes = root_causes.explain(self.cells, fingerprints)
+
+    def _readiness(self, names: Sequence[str], trials: Sequence[Trial]) -> Iterable[Readiness]:
+        """Yield what the run says of the profile it was made for, and of every built-in one that it can speak of."""
+        if self.profile is not None:
+            yield profiles.readiness(
+                self.profile, self.cells, self.comparisons, features.FEATURES, reference=self.reference, chosen=True
+            )
+            return
+        ran = {cell.feature for cell in self.cells if cell.status is not Status.SKIPPED}
+        for profile in profiles.builtins():
+            if 2 * len(ran & profile.rows.keys()) < len(profile.rows):
+                continue  # a short look: everything would be unknown
+            cells = self.cells
+            if profile.musts:
+                cells = tuple(_cells(self.reader, names, profiles.raised(trials, profile.musts)))
+            yield profiles.readiness(profile, cells, self.comparisons, features.FEATURES, reference=self.reference)
 
 
 def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, Transcript]]:

@@ -177,7 +177,7 @@ class Lab:
         """Return the way to an endpoint's server in memory."""
         return Transport(each, app=MemoryTransport(self.servers[each.name]))
 
-    async def carry_out(self, *, budget: Budget | None = None, resume: bool = False) -> None:
+    async def carry_out(self, *, budget: Budget | None = None, resume: bool = False, **asked: Any) -> None:
         """Carry the plan out on the running loop."""
         began = asyncio.get_running_loop().time()
         try:
@@ -189,13 +189,14 @@ class Lab:
                 budget=budget,
                 resume=resume,
                 watch=self.watched.append,
+                **asked,
             )
         finally:
             self.elapsed = asyncio.get_running_loop().time() - began
 
-    def run(self, *, budget: Budget | None = None, resume: bool = False) -> RunReport:
-        """Carry the plan out and read it back."""
-        virtual.run(self.carry_out(budget=budget, resume=resume), limit=86_400.0)
+    def run(self, *, budget: Budget | None = None, resume: bool = False, **asked: Any) -> RunReport:
+        """Carry the plan out and read it back; ``asked`` is the profile and what is expected."""
+        virtual.run(self.carry_out(budget=budget, resume=resume, **asked), limit=86_400.0)
         return self.report()
 
     def report(self) -> RunReport:

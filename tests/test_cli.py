@@ -258,6 +258,10 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["run", "--resume", "full"],
             ["run", "--resume", "full", "--suite", "smoke", "-m", "m"],
             ["judge", "nowhere"],
+            ["expect", "nowhere"],
+            ["run", host, "--profile", "chat-uii"],
+            ["run", host, "--profile", "mine.profile.yaml"],
+            ["run", host, "--expect", "mine.yaml"],
             ["compare", "nowhere", "nowhere"],
             ["compare", "nowhere", "nowhere", "--unlike", "modle"],
             ["report", "full"],
@@ -432,9 +436,9 @@ def test_several_models_must_be_chosen_from_and_the_report_is_there():
 # --------------------------------------------------------------------------- cut short
 
 
-def mocked() -> tuple[subprocess.Popen[str], str]:
+def mocked(*words: str) -> tuple[subprocess.Popen[str], str]:
     """Start a mock server as a process; the caller ends it."""
-    mock = process("mock")
+    mock = process("mock", *words)
     assert mock.stdout is not None
     return mock, mock.stdout.readline().strip()
 
@@ -563,6 +567,36 @@ def test_a_recording_compared_with_itself_is_the_same_and_its_folder_can_be_judg
     assert servecheck("judge", "both").code == 0
     assert Path("both/results.json").read_text() == before
     assert servecheck("compare", recorded, recorded, "--out", "both").code == 2
+
+
+def test_what_a_run_saw_can_be_expected_and_then_passes_until_it_is_fine(url):
+    broken, wrong = mocked("--mutant", "cut-says-stop")
+    rows = ["--feature", "chat.max_tokens", "-q", "--trials", "1"]
+    try:
+        assert servecheck("run", wrong, "--out", "first", *rows).code == 1
+        assert servecheck("expect", "first", "--out", "known.yaml").code == 0
+        assert servecheck("expect", "first", "--out", "known.yaml").code == 2
+        assert servecheck("lint", "known.yaml").code == 0
+        assert servecheck("judge", "first", "--expect", "known.yaml").code == 0
+        anywhere = re.sub(r"    endpoint: .*\n", "", Path("known.yaml").read_text())
+        Path("known.yaml").write_text(anywhere)
+        assert servecheck("run", wrong, "--out", "second", "--expect", "known.yaml", *rows).code == 0
+        assert "matched" in Path("second/report.md").read_text()
+    finally:
+        broken.terminate()
+        end(broken)
+    assert servecheck("run", url, "--out", "third", "--expect", "known.yaml", *rows).code == 1
+    assert "the row is fine now; take the entry out" in Path("third/report.md").read_text()
+
+
+def test_a_profile_chooses_the_rows_and_the_question(url):
+    planned = servecheck("run", url, "--profile", "rag", "--dry-run")
+    assert planned.code == 0
+    assert "chat.context_limit" in planned.out
+    assert "tools.auto" not in planned.out
+    said = servecheck("run", url, "--profile", "rag", "--feature", "chat.basic", "-q", "--out", "run")
+    assert "for rag?" in Path("run/report.md").read_text()
+    assert said.code == 4
 
 
 # --------------------------------------------------------------------------- the mock

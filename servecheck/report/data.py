@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from servecheck.expectations import Met
 from servecheck.model import (
     Cell,
     Check,
@@ -18,6 +19,7 @@ from servecheck.model import (
     GroupTally,
     Verdict,
 )
+from servecheck.profiles import Readiness
 
 __all__ = ["Cost", "InstrumentCheck", "RunReport", "Subject", "row_key"]
 
@@ -71,7 +73,8 @@ class RunReport:
     one) are keyed by :func:`row_key`, and so are ``causes``: the one setting that explains a row, in words; rows with
     the same cause on an endpoint are shown as one entry. ``checks`` and ``exchanges`` are by id; those of a run
     folder are read when they are asked for, and one that is evidence but not there is shown by its id alone.
-    Confounders are names of fingerprint fields or property rows, or sentences.
+    Confounders are names of fingerprint fields or property rows, or sentences. ``readiness`` holds one entry a profile
+    that was looked at, the one that the run was made for first; ``expected`` what became of the known deviations.
     """
 
     id: str
@@ -101,11 +104,18 @@ class RunReport:
     faults: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
+    readiness: tuple[Readiness, ...] = ()
+    expected: tuple[Met, ...] = ()
 
     def __post_init__(self) -> None:
         for name, moment in (("started", self.started), ("finished", self.finished)):
             if moment is not None and moment.tzinfo is None:
                 raise ValueError(f"{name} must be an aware datetime, got {moment.isoformat()}")
+
+    @property
+    def profile(self) -> Readiness | None:
+        """What the run says of the profile that it was made for, ``None`` where it was made for none."""
+        return next((each for each in self.readiness if each.chosen), None)
 
     def cell(self, feature: str, endpoint: str) -> Cell | None:
         """Return the cell of a row on an endpoint; ``None`` where the run ended before there was one."""

@@ -7,7 +7,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from servecheck.expectations import Met
 from servecheck.model import DECIDED, Cell, Comparison, Feature, Finding, GroupTally, Kind, Known, Measured
+from servecheck.profiles import Readiness
 from servecheck.report.data import RunReport, Subject
 from servecheck.report.text import public_url
 from servecheck.schema.results_v1 import (
@@ -15,10 +17,12 @@ from servecheck.schema.results_v1 import (
     CellV1,
     ComparisonV1,
     EndpointV1,
+    ExpectedV1,
     FindingV1,
     GroupV1,
     KnownV1,
     MeasuredV1,
+    ReadinessV1,
     ResultsV1,
     RunV1,
     ToolV1,
@@ -62,6 +66,8 @@ def to_results(run: RunReport) -> dict[str, Any]:
             caveats=list(run.verdict.caveats),
             unknown=list(run.verdict.unknown),
         ),
+        readiness=[_readiness(each) for each in run.readiness],
+        expectations=[_expected(each) for each in run.expected],
     )
     dumped: dict[str, Any] = _writable(results.model_dump(mode="json", by_alias=True))
     for endpoint in dumped["endpoints"]:
@@ -69,6 +75,31 @@ def to_results(run: RunReport) -> dict[str, Any]:
             if known["source"] is None:
                 del known["source"]
     return dumped
+
+
+def _readiness(each: Readiness) -> ReadinessV1:
+    return ReadinessV1(
+        profile=each.profile.id,
+        as_of=each.profile.as_of.isoformat(),
+        chosen=each.chosen,
+        decision=each.verdict.decision,
+        sentence=each.verdict.sentence,
+        blockers=list(each.verdict.blockers),
+        caveats=list(each.verdict.caveats),
+        unknown=list(each.verdict.unknown),
+    )
+
+
+def _expected(each: Met) -> ExpectedV1:
+    return ExpectedV1(
+        row=each.expectation.row,
+        endpoint=each.endpoint,
+        standing=each.standing.value,
+        why=each.why,
+        reason=each.expectation.reason,
+        until=None if each.expectation.until is None else each.expectation.until.isoformat(),
+        issue=each.expectation.issue,
+    )
 
 
 def results_text(run: RunReport) -> str:

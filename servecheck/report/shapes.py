@@ -205,6 +205,29 @@ class EvidenceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadinessView:
+    """Whether the endpoints are ready for one kind of application."""
+
+    profile: str
+    title: str
+    as_of: str
+    mark: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedView:
+    """What became of one known deviation."""
+
+    row: str
+    endpoint: str
+    standing: str
+    why: str
+    reason: str
+    until: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """A whole report, in reading order."""
 
@@ -223,6 +246,8 @@ class ReportView:
     provenance: str
     instrument: str
     caveats: tuple[Blocker, ...]
+    readiness: tuple[ReadinessView, ...]
+    expected: tuple[ExpectedView, ...]
     broken_on_both: tuple[str, ...]
     properties: tuple[PropertyRow, ...]
     confounders: tuple[str, ...]

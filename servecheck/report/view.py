@@ -25,6 +25,7 @@ from servecheck.report.shapes import (
     Answer,
     Blocker,
     EvidenceView,
+    ExpectedView,
     Fact,
     FactRow,
     FaultView,
@@ -33,6 +34,7 @@ from servecheck.report.shapes import (
     MatrixRow,
     NotKnown,
     PropertyRow,
+    ReadinessView,
     Ref,
     ReportView,
     Shown,
@@ -109,6 +111,8 @@ class _Viewer:
             provenance=self._provenance(),
             instrument=self._instrument(),
             caveats=self._grouped(run.verdict.caveats),
+            readiness=tuple(self._readiness()),
+            expected=tuple(self._expected()),
             broken_on_both=run.broken_on_both,
             properties=tuple(self._properties()),
             confounders=tuple(self._confounder(name) for name in run.confounders),
@@ -134,9 +138,10 @@ class _Viewer:
 
     def _title(self) -> str:
         candidates = [name for name in self.names if name != self.run.reference]
+        use = f" for {self.run.profile.profile.id}" if self.run.profile else ""
         if self.run.reference is None or not candidates:
-            return f"Can I rely on {_either(self.names)}?"
-        return f"Can {_either(candidates)} replace {self.run.reference}?"
+            return f"Can I rely on {_either(self.names)}{use}?"
+        return f"Can {_either(candidates)} replace {self.run.reference}{use}?"
 
     def _answer(self) -> Answer:
         decision = self.run.verdict.decision
@@ -306,6 +311,33 @@ class _Viewer:
 
     def _row(self, feature: str, endpoint: str) -> str:
         return f"{feature} on {endpoint}" if len(self.names) > 1 else feature
+
+    def _readiness(self) -> Iterator[ReadinessView]:
+        """Say what each profile comes to; half a run may know of a blocker, but it is never a yes."""
+        for each in self.run.readiness:
+            decision = each.verdict.decision
+            mark, _ = ANSWERS[decision]
+            if not self.run.complete and decision is not Decision.NOT_READY:
+                mark = "❔"
+            yield ReadinessView(
+                profile=each.profile.id,
+                title=each.profile.title,
+                as_of=each.profile.as_of.isoformat(),
+                mark=mark,
+                sentence=each.verdict.sentence,
+            )
+
+    def _expected(self) -> Iterator[ExpectedView]:
+        for each in self.run.expected:
+            until = each.expectation.until
+            yield ExpectedView(
+                row=each.expectation.row,
+                endpoint=each.endpoint,
+                standing=each.standing.value,
+                why=each.why,
+                reason=each.expectation.reason + (f" ({each.expectation.issue})" if each.expectation.issue else ""),
+                until="" if until is None else until.isoformat(),
+            )
 
     def _provenance(self) -> str:
         run = self.run

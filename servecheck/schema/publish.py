@@ -16,6 +16,8 @@ from pydantic import BaseModel
 from servecheck.probe import Probe
 from servecheck.probes import discover
 from servecheck.schema.endpoints_v1 import EndpointsV1
+from servecheck.schema.expectations_v1 import ExpectationsV1
+from servecheck.schema.profile_v1 import ProfileV1
 from servecheck.schema.scenario_v1 import FILE_SUFFIXES, ScenarioV1, file_parameters
 
 __all__ = ["endpoints_json_schema", "published", "scenario_json_schema", "write"]
@@ -80,6 +82,8 @@ def published() -> dict[str, str]:
     return {
         "scenario.v1.json": _text(scenario_json_schema(discover())),
         "endpoints.v1.json": _text(endpoints_json_schema()),
+        "expectations.v1.json": _text(_draft_07(ExpectationsV1, "servecheck expectations")),
+        "profile.v1.json": _text(_draft_07(ProfileV1, "servecheck profile")),
     }
 
 

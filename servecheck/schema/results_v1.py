@@ -33,9 +33,11 @@ __all__ = [
     "CellV1",
     "ComparisonV1",
     "EndpointV1",
+    "ExpectedV1",
     "FindingV1",
     "GroupV1",
     "KnownV1",
+    "ReadinessV1",
     "ResultsV1",
     "RunV1",
     "ToolV1",
@@ -161,6 +163,31 @@ class VerdictV1(_Closed):
     unknown: list[str]
 
 
+class ReadinessV1(_Closed):
+    """Whether the endpoints are ready for one kind of application."""
+
+    profile: str
+    as_of: str = Field(description="The day on which the profile was frozen.")
+    chosen: bool = Field(description="Whether the run was made for it; then it is the verdict.")
+    decision: Decision
+    sentence: str
+    blockers: list[str]
+    caveats: list[str]
+    unknown: list[str]
+
+
+class ExpectedV1(_Closed):
+    """What became of one known deviation; it changes the exit code and nothing else."""
+
+    row: str
+    endpoint: str
+    standing: str = Field(description="matched, intermittent, unexpected, stale, expired or not-run.")
+    why: str
+    reason: str
+    until: str | None
+    issue: str | None
+
+
 class ResultsV1(_Closed):
     """A whole results.json."""
 
@@ -174,6 +201,8 @@ class ResultsV1(_Closed):
     groups: list[GroupV1]
     comparisons: list[ComparisonV1]
     verdict: VerdictV1
+    readiness: list[ReadinessV1] = Field(default=[], description="One entry for each profile that was looked at.")
+    expectations: list[ExpectedV1] = Field(default=[], description="Known deviations that the run was given.")
 
 
 def json_schema() -> dict[str, Any]:
