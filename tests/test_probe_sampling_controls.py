@@ -274,6 +274,11 @@ REACHED, NO_END, RUNS = "min-tokens-are-reached", "no-end-token-inside-min-token
             {REACHED: HELD, NO_END: VIOLATED}, chat("kept", *NATURAL, *["x"] * 24), id="an end that was passed over"
         ),
         pytest.param(
+            {REACHED: HELD, NO_END: HELD},
+            chat("kept", *["x"] * 19, "<|im_end|>", finish="stop"),
+            id="the end is the last of these",
+        ),
+        pytest.param(
             {REACHED: HELD}, mute("kept", "x" * 30, usage={"completion_tokens": 30}), id="nothing to look into"
         ),
         pytest.param({REACHED: NO_EFFECT}, chat("kept", *NATURAL, finish="stop"), id="ends as it would"),

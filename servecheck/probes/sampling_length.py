@@ -179,15 +179,15 @@ def _reaches(part: Part, kept: reply.Answer, control: reply.Answer, end: int, *,
         yield (part.no_effect if early else part.violated)(_REACHED, said, kept, control)
         return
     yield part.held(_REACHED, said, kept, control)
-    got = pieces(kept)[:goal]
+    got = pieces(kept)[: goal - 1]  # engines differ in whether the end itself may be the last of these
     ends = _ends(control)
     inside = [place for place, piece in enumerate(got) if any(piece.is_same(each) for each in ends)]
     if inside:
         name = quote(got[inside[0]].text or f"token {got[inside[0]].id}", 24)
         why = f"the end token {name} is token {inside[0] + 1} of {count}, inside min_tokens {goal}: {quote(kept.text)}"
         yield part.violated(_NO_END, why, kept, control)
-    elif len(got) >= goal and ends:
-        yield part.held(_NO_END, f"no end token among the first {goal}: {quote(kept.text, 60)}", kept, control)
+    elif len(got) >= goal - 1 and ends:
+        yield part.held(_NO_END, f"no end token among the first {goal - 1}: {quote(kept.text, 60)}", kept, control)
 
 
 def _ends(control: reply.Answer) -> tuple[Piece, ...]:
