@@ -108,9 +108,11 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Return one comparison per row that at least one side ran, in the order of ``features``; left is the reference.
 
-    Judged rows compare statuses. Where these are equal and not broken, a contrast of the same row, if there is one,
-    says whether the measurements drifted. Comparison rows are what their contrast says; where none is given, what the
-    findings of the right side say, since those were made against the reference of the run; else ``unclear``.
+    Judged rows compare statuses. Where these are equal and not broken, a feature that works on each side by another
+    field of the request (``dialect`` among what a finding measured) has drifted, for what works on the left does
+    nothing on the right; else a contrast of the same row, if there is one, says whether the measurements drifted.
+    Comparison rows are what their contrast says; where none is given, what the findings of the right side say, since
+    those were made against the reference of the run; else ``unclear``.
     Property rows have no delta: where they differ they are confounders, and those are the same for every row.
     """
     by_row = {(cell.feature, cell.endpoint): cell for cell in cells}
@@ -170,10 +172,28 @@ def _judged(row: Comparison, mine: Cell, theirs: Cell, contrast: Contrast | None
     both = f"{mine.status.value} on {row.left} and {row.right}"
     if mine.status is Status.BROKEN:
         return replace(row, delta=Delta.SAME, why=f"{both}: {theirs.reason}", evidence=_evidence(theirs))
+    ways = _ways(mine), _ways(theirs)
+    if all(ways) and not ways[0] & ways[1]:
+        how = "; ".join(
+            f"{' or '.join(sorted(way))} on {side}" for way, side in zip(ways, (row.left, row.right), strict=True)
+        )
+        why = f"{both}, but requests must be rewritten: {how}"
+        return replace(row, delta=Delta.DRIFT, why=why, evidence=_held(theirs))
     if contrast is None:
         return replace(row, delta=Delta.SAME, why=both)
     found = _measured(row, contrast)
     return replace(found, why=f"{both}; {found.why}")
+
+
+def _ways(cell: Cell) -> frozenset[str]:
+    """Return the fields by which a feature that has several names in the field was seen to work."""
+    held = (finding.measured.get("dialect") for finding in cell.findings if finding.outcome is Outcome.HELD)
+    return frozenset(way for way in held if isinstance(way, str))
+
+
+def _held(cell: Cell) -> Evidence:
+    shown = (each.evidence for each in cell.findings if each.outcome is Outcome.HELD and "dialect" in each.measured)
+    return tuple(dict.fromkeys(exchange for evidence in shown for exchange in evidence))
 
 
 def _measured(row: Comparison, contrast: Contrast) -> Comparison:

@@ -56,6 +56,27 @@ skipped      ?         ?        ?     ?           ?       ?      ?            ? 
 """
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "delta"),
+    [("structured_outputs", "grammar", Delta.DRIFT), ("regex", "regex", Delta.SAME), ("regex", None, Delta.SAME)],
+)
+def test_a_feature_that_works_by_another_field_has_drifted(left: str, right: str | None, delta: Delta) -> None:
+    cells = [
+        replace(
+            row("structured.choice", name, SUPPORTED),
+            findings=(replace(finding(), measured={} if way is None else {"dialect": way}, evidence=(f"x-{name}",)),),
+        )
+        for name, way in (("gpu", left), ("tpu", right))
+    ]
+    (found,) = compare(cells, FEATURES, left="gpu", right="tpu", fingerprints={})
+    assert found.delta is delta
+    if delta is Delta.DRIFT:
+        assert found.why == (
+            "supported on gpu and tpu, but requests must be rewritten: structured_outputs on gpu; grammar on tpu"
+        )
+        assert found.evidence == ("x-tpu",)
+
+
 def pairs() -> Iterator[ParameterSet]:
     head, *lines = DELTAS.strip().splitlines()
     for line in lines:
