@@ -106,6 +106,9 @@ ProfileName = Annotated[
 ExpectFile = Annotated[
     Path | None, typer.Option("--expect", help="Known deviations (servecheck expect writes them); exit code only.")
 ]
+HistoryFile = Annotated[
+    Path | None, typer.Option("--history", help="A file that keeps the runs; the report says what changed.")
+]
 FailOn = Annotated[str | None, typer.Option("--fail-on", help="blocker, behind or any: what makes the exit code 1.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict and where the report is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print results.json instead of text.")]
@@ -147,6 +150,7 @@ def run(
     scenario: ScenarioPath = None,
     profile: ProfileName = None,
     expect: ExpectFile = None,
+    history: HistoryFile = None,
     trials: Trials = None,
     out: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with an interrupted run folder.")] = None,
@@ -201,11 +205,12 @@ def run(
         resume=resume is not None,
         profile=needs,
         expected=expected or (),
+        history=history,
     )
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
 
-_WHILE_RESUMING = frozenset({"resume", "budget", "fail_on", "dry_run", "quiet", "as_json"})
+_WHILE_RESUMING = frozenset({"resume", "history", "budget", "fail_on", "dry_run", "quiet", "as_json"})
 
 
 def _nothing_new_when_resuming(context: typer.Context) -> None:
@@ -374,8 +379,10 @@ def _carry_out(
     resume: bool = False,
     profile: Profile | None = None,
     expected: Sequence[Expectation] = (),
+    history: Path | None = None,
 ) -> RunReport:
     from servecheck import run as runs
+    from servecheck.history import History, previous_of
     from servecheck.progress import printer
     from servecheck.report.files import write_all
     from servecheck.store import must_be_free
@@ -385,6 +392,10 @@ def _carry_out(
     interrupted = done = False
     if not resume:
         must_be_free(folder)
+    previous = None
+    if history is not None:
+        with History(history) as kept:
+            previous = previous_of(kept, [endpoint.name for endpoint in plan.endpoints])
     try:
         _until_interrupted(
             runs.carry_out(
@@ -399,6 +410,7 @@ def _carry_out(
                 instrument=runs.instrument_check(probes),
                 profile=profile,
                 expected=expected,
+                previous=previous,
             )
         )
         done = True
@@ -411,6 +423,9 @@ def _carry_out(
                 write_all(runs.read_back(folder, probes), folder, render)
     report = runs.read_back(folder, probes)
     write_all(report, folder, render)
+    if history is not None:
+        with History(history) as kept:
+            kept.add(report)
     if interrupted:
         typer.echo(f"servecheck: interrupted; what was seen is in {folder}, go on with --resume {folder}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -556,6 +571,43 @@ def compare(
     found = read_back(folder, _probes())
     write_all(found, folder, render)
     raise typer.Exit(_finish(found, folder, fail_on, as_json=as_json))
+
+
+@app.command("history")
+def history_(
+    file: Annotated[Path, typer.Argument(help="The file that run --history keeps.")],
+    add: Annotated[list[Path] | None, typer.Option("--add", help="A recorded run to put into it first.")] = None,
+    keep: Annotated[int | None, typer.Option("--keep", min=1, help="Keep only so many of the latest runs.")] = None,
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="Only this endpoint.")] = None,
+    feature: Feature = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Compare the last run with this one: an id, an engine's version, a day."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What changed, wavers or drifts over the runs of a history; sends nothing."""
+    from servecheck.history import History
+    from servecheck.history_text import as_text, told_as_json
+    from servecheck.run import read_back
+
+    if not add and not file.exists():
+        raise UsageError(f"there is no history {file}; servecheck run … --history {file} begins one")
+    with History(file) as kept:
+        for folder in add or ():
+            kept.add(read_back(folder, _probes()), keep=keep)
+        if keep is not None:
+            kept.prune(keep)
+        if endpoint is not None and endpoint not in kept.endpoints():
+            raise UnknownName("endpoint", endpoint, kept.endpoints())
+        told = kept.told(endpoint, feature or ())
+        changed = kept.changed(since, endpoint, feature or ())
+        runs = kept.runs()
+    typer.echo(
+        json.dumps(told_as_json(runs, changed, told), indent=2, ensure_ascii=False)
+        if as_json
+        else as_text(runs, changed, told, since),
+    )
 
 
 @app.command()

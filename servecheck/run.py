@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from servecheck import __version__, compare, expectations, features, profiles, root_causes, verdict
+from servecheck import __version__, compare, expectations, features, history, profiles, root_causes, verdict
 from servecheck.budget import Budget
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
@@ -83,12 +83,14 @@ async def carry_out(
     instrument: InstrumentCheck | None = None,
     profile: Profile | None = None,
     expected: Sequence[Expectation] = (),
+    previous: Mapping[str, Json] | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
 
     ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it. ``profile`` and
-    ``expected`` are kept in the folder, so that reading it back says the same.
+    ``expected`` are kept in the folder, so that reading it back says the same, as is what :func:`history.previous_of`
+    knew of the ``previous`` runs.
 
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
@@ -96,7 +98,11 @@ async def carry_out(
     ways = {endpoint.name: connect(endpoint) for endpoint in plan.endpoints}
     earlier = _earlier(folder, probes) if resume else Earlier()
     writer = RunWriter(folder, resume=resume)
-    asked = {"profile": profiles.as_header(profile), "expectations": to_json(expectations.as_header(expected))}
+    asked = {
+        "profile": profiles.as_header(profile),
+        "expectations": to_json(expectations.as_header(expected)),
+        "previous": dict(previous or {}),
+    }
     writer.header(**_header(plan, probes, command, now(), instrument), **asked)
     runner = Runner(
         plan, probes, lambda endpoint: ways[endpoint.name], writer, budget=budget, watch=watch, earlier=earlier
@@ -198,6 +204,11 @@ def read_back(
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
         readiness=judged_run.readiness,
+        since=history.changes(_dict(header.get("previous")), judged_run.cells),
+        compared_with={
+            name: f"{_dict(last).get('run')} of {str(_dict(last).get('started'))[:10]}"
+            for name, last in _dict(header.get("previous")).items()
+        },
         expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
     )
 

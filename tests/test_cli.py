@@ -259,6 +259,7 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["run", "--resume", "full", "--suite", "smoke", "-m", "m"],
             ["judge", "nowhere"],
             ["expect", "nowhere"],
+            ["history", "nowhere"],
             ["run", host, "--profile", "chat-uii"],
             ["run", host, "--profile", "mine.profile.yaml"],
             ["run", host, "--expect", "mine.yaml"],
@@ -587,6 +588,19 @@ def test_what_a_run_saw_can_be_expected_and_then_passes_until_it_is_fine(url):
         end(broken)
     assert servecheck("run", url, "--out", "third", "--expect", "known.yaml", *rows).code == 1
     assert "the row is fine now; take the entry out" in Path("third/report.md").read_text()
+
+
+def test_a_history_is_begun_by_a_run_and_told_from_then_on(url, recorded):
+    for name in ("one", "two"):
+        assert servecheck("run", url, "--history", "kept.sqlite", "-q", "--out", name, *QUICK).code == 0
+    assert "Compared with" in Path("two/report.md").read_text()
+    assert "Nothing changed." in Path("two/report.md").read_text()
+    said = servecheck("history", "kept.sqlite")
+    assert said.code == 0
+    assert said.out.startswith("2 runs, ")
+    told = json.loads(servecheck("history", "kept.sqlite", "--add", recorded, "--keep", "2", "--json").out)
+    assert len(told["runs"]) == 2
+    assert servecheck("history", "kept.sqlite", "--endpoint", "nope").code == 2
 
 
 def test_a_profile_chooses_the_rows_and_the_question(url):

@@ -21,7 +21,7 @@ from servecheck.model import (
 )
 from servecheck.profiles import Readiness
 
-__all__ = ["Cost", "InstrumentCheck", "RunReport", "Subject", "row_key"]
+__all__ = ["Cost", "InstrumentCheck", "RunReport", "Since", "Subject", "row_key"]
 
 
 def row_key(feature: str, endpoint: str) -> str:
@@ -64,6 +64,20 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Since:
+    """A row that is not what it was in the run before; ``told`` says whether it was looked at more than once."""
+
+    endpoint: str
+    feature: str
+    run: str
+    started: datetime
+    before: str
+    after: str
+    told: str
+    engine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """Everything a report needs, and nothing that would have to be decided again.
 
@@ -74,7 +88,8 @@ class RunReport:
     the same cause on an endpoint are shown as one entry. ``checks`` and ``exchanges`` are by id; those of a run
     folder are read when they are asked for, and one that is evidence but not there is shown by its id alone.
     Confounders are names of fingerprint fields or property rows, or sentences. ``readiness`` holds one entry a profile
-    that was looked at, the one that the run was made for first; ``expected`` what became of the known deviations.
+    that was looked at, the one that the run was made for first; ``expected`` what became of the known deviations;
+    ``since`` what is not as it was in the run before, ``compared_with`` those runs by endpoint.
     """
 
     id: str
@@ -106,6 +121,8 @@ class RunReport:
     costs: tuple[Cost, ...] = ()
     readiness: tuple[Readiness, ...] = ()
     expected: tuple[Met, ...] = ()
+    since: tuple[Since, ...] = ()
+    compared_with: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, moment in (("started", self.started), ("finished", self.finished)):

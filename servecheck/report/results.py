@@ -25,6 +25,7 @@ from servecheck.schema.results_v1 import (
     ReadinessV1,
     ResultsV1,
     RunV1,
+    SinceV1,
     ToolV1,
     VerdictV1,
 )
@@ -67,6 +68,17 @@ def to_results(run: RunReport) -> dict[str, Any]:
             unknown=list(run.verdict.unknown),
         ),
         readiness=[_readiness(each) for each in run.readiness],
+        since=[
+            SinceV1(
+                row=each.feature,
+                endpoint=each.endpoint,
+                run=each.run,
+                before=each.before,
+                after=each.after,
+                told=each.told,
+            )
+            for each in run.since
+        ],
         expectations=[_expected(each) for each in run.expected],
     )
     dumped: dict[str, Any] = _writable(results.model_dump(mode="json", by_alias=True))

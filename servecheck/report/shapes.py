@@ -228,6 +228,17 @@ class ExpectedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinceView:
+    """A row that is not what it was in the run before."""
+
+    row: str
+    endpoint: str
+    before: str
+    after: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """A whole report, in reading order."""
 
@@ -248,6 +259,8 @@ class ReportView:
     caveats: tuple[Blocker, ...]
     readiness: tuple[ReadinessView, ...]
     expected: tuple[ExpectedView, ...]
+    since: tuple[SinceView, ...]
+    compared_with: tuple[str, ...]
     broken_on_both: tuple[str, ...]
     properties: tuple[PropertyRow, ...]
     confounders: tuple[str, ...]

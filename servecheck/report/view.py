@@ -38,6 +38,7 @@ from servecheck.report.shapes import (
     Ref,
     ReportView,
     Shown,
+    SinceView,
 )
 from servecheck.report.text import count, public_url, seconds
 from servecheck.verdict import WORST_FIRST
@@ -113,6 +114,8 @@ class _Viewer:
             caveats=self._grouped(run.verdict.caveats),
             readiness=tuple(self._readiness()),
             expected=tuple(self._expected()),
+            since=tuple(self._since()),
+            compared_with=tuple(f"{name}: {run}" for name, run in self.run.compared_with.items()),
             broken_on_both=run.broken_on_both,
             properties=tuple(self._properties()),
             confounders=tuple(self._confounder(name) for name in run.confounders),
@@ -337,6 +340,12 @@ class _Viewer:
                 why=each.why,
                 reason=each.expectation.reason + (f" ({each.expectation.issue})" if each.expectation.issue else ""),
                 until="" if until is None else until.isoformat(),
+            )
+
+    def _since(self) -> Iterator[SinceView]:
+        for each in self.run.since:
+            yield SinceView(
+                row=each.feature, endpoint=each.endpoint, before=each.before, after=each.after, told=each.told
             )
 
     def _provenance(self) -> str:

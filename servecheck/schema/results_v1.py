@@ -40,6 +40,7 @@ __all__ = [
     "ReadinessV1",
     "ResultsV1",
     "RunV1",
+    "SinceV1",
     "ToolV1",
     "VerdictV1",
     "json_schema",
@@ -188,6 +189,17 @@ class ExpectedV1(_Closed):
     issue: str | None
 
 
+class SinceV1(_Closed):
+    """A row that is not what it was in the run before."""
+
+    row: str
+    endpoint: str
+    run: str = Field(description="The id of the run before.")
+    before: str
+    after: str
+    told: str = Field(description="confirmed, or seen once.")
+
+
 class ResultsV1(_Closed):
     """A whole results.json."""
 
@@ -202,6 +214,7 @@ class ResultsV1(_Closed):
     comparisons: list[ComparisonV1]
     verdict: VerdictV1
     readiness: list[ReadinessV1] = Field(default=[], description="One entry for each profile that was looked at.")
+    since: list[SinceV1] = Field(default=[], description="What changed since the run before, where one is known.")
     expectations: list[ExpectedV1] = Field(default=[], description="Known deviations that the run was given.")
 
 
