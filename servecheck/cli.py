@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # imported where they are used, so that --help does not wait 
     from servecheck.report.data import RunReport
     from servecheck.run import Connect
     from servecheck.scenario import Scenario
+    from servecheck.workload import Workload
 
 __all__ = ["app", "main"]
 
@@ -101,6 +102,10 @@ Header = Annotated[
 ]
 WaitReady = Annotated[float, typer.Option("--wait-ready", min=0, help="Seconds to wait for a server to be ready.")]
 ModelFile = Annotated[Path | None, typer.Option("--model-file", help="A GGUF file, for machines without a network.")]
+WorkloadFile = Annotated[
+    Path | None,
+    typer.Option("--workload", help="Your own schemas, tools and prompts: a workload file, or a request log (.jsonl)."),
+]
 BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
 
 
@@ -124,6 +129,7 @@ def run(
     suite: Suite = "standard",
     feature: Feature = None,
     scenario: ScenarioPath = None,
+    workload: WorkloadFile = None,
     trials: Trials = None,
     out: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with an interrupted run folder.")] = None,
@@ -147,6 +153,8 @@ def run(
     if resume is not None:
         if endpoint or endpoints or out:
             raise UsageError("--resume goes on with the endpoints and the folder of that run; name no others")
+        if workload is not None:
+            raise UsageError("--resume goes on with the workload of that run, which its folder holds; name no other")
         plan = plan_of(resume, _probes())
     else:
         found = endpoint_list.resolve(
@@ -161,7 +169,8 @@ def run(
         )
         # Words that an earlier run has sent are in the server's prefix cache, and a right server would look wrong.
         settings = _settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
-        plan = _plan(found, settings, feature, scenario)
+        plan = _plan(found, settings, feature, scenario, workload)
+        _say_workload(plan, quiet=quiet or as_json or dry_run)
     if dry_run:
         _print_plan(plan)
         return
@@ -176,6 +185,7 @@ def demo(
     model_file: ModelFile = None,
     suite: Suite = "demo",
     feature: Feature = None,
+    workload: WorkloadFile = None,
     trials: Trials = None,
     deadline: Deadline = 120.0,
     fail_on: FailOn = None,
@@ -201,9 +211,11 @@ def demo(
     if dry_run:
         url = "http://127.0.0.1:0/v1"
         planned = [Endpoint(name=name, base_url=url, reference=name == "reference") for name in about]
-        _print_plan(_plan(planned, settings, feature, None))
+        _print_plan(_plan(planned, settings, feature, None, workload))
         return
     must_be_free(folder)
+    if workload is not None:  # what is wrong with it is said before an engine is started
+        _workload(workload)
     configs = demo_pair(fetch(model_file=model_file, tell=lambda text: _say(text, quiet=quiet or as_json)))
     with running(configs) as engines:
         found = [
@@ -216,7 +228,8 @@ def demo(
             )
             for engine in engines
         ]
-        plan = _plan(found, settings, feature, None)
+        plan = _plan(found, settings, feature, None, workload)
+        _say_workload(plan, quiet=quiet or as_json)
         report = _carry_out(plan, folder, connector(os.environ), Budget(), quiet or as_json)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
@@ -272,16 +285,40 @@ def _builtin_scenarios() -> tuple[Scenario, ...]:
     return tuple(scenario.load_all([scenario.builtin_dir()], probes=_probes(), features=features.BY_ID))
 
 
-def _plan(found: Any, settings: Settings, feature: list[str] | None, paths: list[Path] | None) -> Plan:  # noqa: ANN401
-    from servecheck import plan
+@functools.cache
+def _workload(path: Path) -> Workload:
+    from servecheck.workload import load
 
-    return plan.make(found, _scenarios(paths), _probes(), settings=settings, globs=feature or [])
+    return load(path)
+
+
+def _plan(
+    found: Any,  # noqa: ANN401
+    settings: Settings,
+    feature: list[str] | None,
+    paths: list[Path] | None,
+    workload: Path | None,
+) -> Plan:
+    from servecheck import features, plan, scenario
+
+    chosen, own = _scenarios(paths), _workload(workload) if workload is not None else None
+    if own is not None and paths:
+        chosen = scenario.with_patterns(chosen, probes=_probes(), features=features.BY_ID)
+    return plan.make(found, chosen, _probes(), settings=settings, globs=feature or [], workload=own)
+
+
+def _say_workload(plan: Plan, *, quiet: bool) -> None:
+    if plan.workload is not None:
+        for line in plan.workload.lines():
+            _say(line, quiet=quiet)
 
 
 def _print_plan(plan: Plan) -> None:
     typer.echo(f"suite {plan.settings.suite}: {len(plan.scenarios)} scenarios on {len(plan.endpoints)} endpoint(s)")
     for scenario in plan.scenarios:
         typer.echo(f"  {scenario.feature:34} {scenario.id}")
+    for line in plan.workload.lines() if plan.workload is not None else ():
+        typer.echo(line)
     cost = plan.estimate
     typer.echo(
         f"per endpoint about {cost.requests} requests, {cost.prompt_tokens} prompt and {cost.output_tokens} generated "
@@ -541,19 +578,19 @@ def _explain_row(feature: str) -> None:
 
 
 @app.command()
-def schema(name: Annotated[str, typer.Argument(help="scenario, results or endpoints.")]) -> None:
+def schema(name: Annotated[str, typer.Argument(help="scenario, results, endpoints or workload.")]) -> None:
     """Print a published JSON Schema."""
     from importlib.resources import files
 
     from servecheck.errors import UnknownName
 
-    names = ("scenario", "results", "endpoints")
+    names = ("scenario", "results", "endpoints", "workload")
     if name not in names:
         raise UnknownName("schema", name, names)
     typer.echo(files("servecheck.schema").joinpath(f"{name}.v1.json").read_text("utf-8"), nl=False)
 
 
-Paths = Annotated[list[Path], typer.Argument(help="Scenario and endpoints files, or folders of them.")]
+Paths = Annotated[list[Path], typer.Argument(help="Scenario, endpoints and workload files, or folders of them.")]
 
 
 @app.command()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from servecheck import endpoints, scenario
+from servecheck import endpoints, scenario, workload
 from servecheck.errors import Problem, ScenarioError
 from servecheck.model import Feature
 from servecheck.probe import Probe
@@ -16,10 +16,10 @@ __all__ = ["lint"]
 
 
 def lint(paths: Iterable[Path], *, probes: Mapping[str, Probe[Any]], features: Mapping[str, Feature]) -> list[Problem]:
-    """Return the problems of scenario and endpoints files and of folders of them, file by file; empty if all is well.
+    """Return the problems of scenario, endpoints and workload files and of folders of them; empty if all is well.
 
-    In folders, files of a servecheck format that is neither are passed over. Raises :class:`UsageError` for a path
-    that does not exist and a folder without YAML files.
+    In folders, files of a servecheck format that is none of these are passed over. Raises :class:`UsageError` for a
+    path that does not exist and a folder without YAML files.
     """
     scenarios: list[Path] = []
     problems: list[Problem] = []
@@ -33,6 +33,8 @@ def lint(paths: Iterable[Path], *, probes: Mapping[str, Probe[Any]], features: M
         kind = scenario.other_format(document)
         if kind == "endpoints":
             problems += endpoints.problems_of(document, path.parent)
+        elif kind == "workload":
+            problems += workload.problems_of(document, path.parent)
         elif not kind or path in given:
             scenarios.append(path)
     return scenario.problems_of(scenarios, probes=probes, features=features) + problems

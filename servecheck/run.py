@@ -45,8 +45,10 @@ from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, ro
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
+from servecheck.tally import WorkloadTally, sentence, tally
 from servecheck.wire.redact import without_secrets
 from servecheck.wire.transport import Transport
+from servecheck.workload import Planned, PlannedItem
 
 __all__ = ["Connect", "carry_out", "connector", "instrument_check", "plan_of", "probes_digest", "read_back"]
 
@@ -181,6 +183,7 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         remedies={row_key(row, hit.endpoint): hit.cause.remedy for hit in judged_run.causes for row in hit.rows},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
+        workload=judged_run.workload,
     )
 
 
@@ -206,6 +209,7 @@ def plan_of(folder: Path, probes: Probes) -> Plan:
             allow=frozenset(Risk(str(risk)) for risk in _list(settings.get("allow"))),
         ),
         estimate=Estimate(requests=0, prompt_tokens=0, output_tokens=0),
+        workload=_planned(reader),
     )
 
 
@@ -238,6 +242,7 @@ class _Judged:
     costs: tuple[Cost, ...] = ()
     causes: tuple[root_causes.Hit, ...] = ()
     reference: str | None = None
+    workload: WorkloadTally | None = None
     answer: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
@@ -246,6 +251,11 @@ class _Judged:
         self.reference = next((endpoint.name for endpoint, _ in self.subjects if endpoint.reference), None)
         trials, _ = _trials(self.reader, self.probes)
         self.cells = tuple(_cells(self.reader, names, trials))
+        planned = _planned(self.reader)
+        if planned is not None:
+            rows = {scenario.id: scenario.feature for scenario in _scenarios(self.reader, self.probes).values()}
+            self.workload = tally(planned, _settled_by_endpoint(trials, names), names, rows)
+            self.cells = tuple(_with_count(cell, self.workload) for cell in self.cells)
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
         found: list[Comparison] = []
         for name in names:
@@ -322,6 +332,18 @@ def _settled(trials: Sequence[Trial]) -> list[Trial]:
     return settled
 
 
+def _settled_by_endpoint(trials: Sequence[Trial], names: Iterable[str]) -> list[Trial]:
+    return [one for name in names for one in _settled([trial for trial in trials if trial.case.endpoint == name])]
+
+
+def _with_count(cell: Cell, workload: WorkloadTally) -> Cell:
+    """Return a row with a note that says how the workload's items did in it."""
+    mine = [one for one in workload.seen if one.feature == cell.feature and one.endpoint == cell.endpoint]
+    if not mine or cell.skip_code is not None:
+        return cell
+    return replace(cell, notes=(*cell.notes, f"your workload, {sentence(mine)}"))
+
+
 def _not_reached(feature_id: str, endpoint: str) -> Cell:
     feature = features.get(feature_id)
     reason = "the run ended before this row was reached"
@@ -394,6 +416,7 @@ def _header(
         "endpoints": to_json([without_secrets(endpoint) for endpoint in plan.endpoints]),
         "scenarios": [_scenario_fields(scenario) for scenario in plan.scenarios],
         "skips": to_json(plan.skips),
+        **({"workload": to_json(plan.workload)} if plan.workload is not None else {}),
     }
 
 
@@ -435,6 +458,27 @@ def _scenarios(reader: RunReader, probes: Probes) -> dict[str, Scenario]:
             path=Path(str(fields["id"])),
         )
     return found
+
+
+def _planned(reader: RunReader) -> Planned | None:
+    recorded = reader.header.get("workload")
+    if not isinstance(recorded, dict):
+        return None
+    return Planned(
+        source=str(recorded.get("source", "")),
+        notes=tuple(str(note) for note in _list(recorded.get("notes"))),
+        items=tuple(
+            PlannedItem(
+                kind=str(item["kind"]),
+                name=str(item["name"]),
+                place=str(item["place"]),
+                uses=uses if isinstance(uses := item.get("uses"), int) else None,
+                scenario=str(item["scenario"]),
+            )
+            for one in _list(recorded.get("items"))
+            if (item := _dict(one))
+        ),
+    )
 
 
 def _params(reader: RunReader, probe: Probe[Params], recorded: Json) -> Params:

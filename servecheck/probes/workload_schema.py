@@ -27,7 +27,7 @@ from servecheck.probes._own import about, against, blame, blamed, listed, shown,
 from servecheck.probes._schemas import PULL_AWAY, ROOM_TO_THINK, latest, looks_like_json, thought, thought_too_long
 from servecheck.probes._steps import reply_at, sent
 from servecheck.read import reply
-from servecheck.read.schemas import breach, fault_in_schema, unreadable_patterns
+from servecheck.read.schemas import breach, broken_keyword, fault_in_schema, unreadable_patterns, untried
 from servecheck.read.text import quote
 
 __all__ = ["PROBE", "WorkloadSchemaParams"]
@@ -165,7 +165,7 @@ def _broken(
     shaped = looks_like_json(answer.text) and (arm != "prose" or without is None or not looks_like_json(without))
     if shaped or in_force:
         made = _PART.violated(_CHECK, f"{item} is not enforced: {fault}; {seen}", answer, *sent(control))
-        return state(made, item, "not_enforced")
+        return state(made, item, "not_enforced", keyword=broken_keyword(answer.text, schema))
     if without is None:
         why = f"{item}: {fault}; {seen}, and there is no control to compare it with"
         return state(_PART.undetermined(_CHECK, why, answer), item, "not_told")
@@ -186,6 +186,11 @@ def _why_held(params: WorkloadSchemaParams, answers: dict[str, reply.Answer], wh
     _, broken = about(schema)
     if "against" in whole and broken:
         said += f", also where the prompt asks for JSON that breaks {listed(broken)}"
+    else:
+        broken = []
+    left = untried(schema, broken)
+    if left:
+        said += f"; nothing asks for what breaks {listed(left)}"
     unread = unreadable_patterns(schema)
     if unread:
         said += f"; not held against {quote(unread[0], 40)}, which Python does not read"

@@ -27,7 +27,7 @@ from servecheck.probes._schemas import latest
 from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._tools import ROOM_TO_THINK, SMALL_TALK, no_call, thought_too_long
 from servecheck.read import reply
-from servecheck.read.schemas import breach, fault_in_schema
+from servecheck.read.schemas import breach, broken_keyword, fault_in_schema
 from servecheck.read.text import dig, quote, string
 
 __all__ = ["PROBE", "WorkloadToolParams"]
@@ -176,7 +176,8 @@ def _arguments(
             fault = breach(call.arguments, schema)
             if fault:
                 why = f"{item}: {fault}; {_ARMS[arm]}, it calls with {quote(call.arguments, 100)}"
-                yield state(_PART.violated(check, why, look), item, "not_enforced")
+                keyword = broken_keyword(call.arguments, schema)
+                yield state(_PART.violated(check, why, look), item, "not_enforced", keyword=keyword)
                 return
             fitting.append(look)
     seen = quote(calls[0].arguments, 80) if fitting and (calls := fitting[0].first.tool_calls) else ""

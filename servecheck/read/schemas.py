@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,12 +23,14 @@ __all__ = [
     "Path",
     "breach",
     "breaking",
+    "broken_keyword",
     "broken_keywords",
     "fault_in_schema",
     "keywords",
     "named_keywords",
     "suspects",
     "unreadable_patterns",
+    "untried",
     "without_keyword",
 ]
 
@@ -49,6 +51,8 @@ _SUSPECTS = (
     "exclusiveMinimum", "exclusiveMaximum", "oneOf", "allOf", "prefixItems", "const", "default", "$schema", "$id",
 )  # fmt: skip
 """What servers refuse, the most often refused first; ``if`` takes ``then`` and ``else`` with it."""
+_RULES = frozenset({*_SUSPECTS, "enum"}) - {"default", "$schema", "$id", "oneOf", "allOf", "prefixItems"}
+"""What a valid answer may keep to by chance."""
 _SPEAKING = re.compile(r"[a-z]+[A-Z]|\$")  # a keyword that is no English word, so naming it needs no quotation marks
 _ROOM, _LEVELS, _COPIES = 1200, 6, 8
 _SHOWN = 160
@@ -133,12 +137,21 @@ def _parts(schema: Any, at: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def breach(text: str, schema: dict[str, Json]) -> str:
     """Return the first way in which a text is not an instance, with its place; an empty string where it is one."""
+    return _breach(text, schema)[0]
+
+
+def broken_keyword(text: str, schema: dict[str, Json]) -> str:
+    """Return the keyword that :func:`breach` is about; empty where there is none, or the text is not JSON."""
+    return _breach(text, schema)[1]
+
+
+def _breach(text: str, schema: dict[str, Json]) -> tuple[str, str]:
     try:
         instance = parse(text)
     except ValueError as error:
-        return f"not JSON: {error}"
+        return f"not JSON: {error}", ""
     found = next(_errors(instance, schema), None)
-    return _said(found) if found is not None else ""
+    return (_said(found), str(found.validator)) if found is not None else ("", "")
 
 
 def _errors(instance: Json, schema: dict[str, Json]) -> Iterator[Any]:
@@ -220,6 +233,11 @@ def named_keywords(message: str, schema: dict[str, Json]) -> list[str]:
         if (_SPEAKING.search(key) and re.search(rf"(?<![\w$]){re.escape(key)}(?!\w)", message))
         or re.search(rf"['\"`“]{re.escape(key)}['\"`”]", message)
     ]
+
+
+def untried(schema: dict[str, Json], broken: Collection[str]) -> list[str]:
+    """Return the keywords of a schema that are rules and that none of ``broken`` puts to the test."""
+    return sorted((keywords(schema) & _RULES) - set(broken))
 
 
 def suspects(schema: dict[str, Json]) -> list[str]:

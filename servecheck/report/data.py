@@ -18,6 +18,7 @@ from servecheck.model import (
     GroupTally,
     Verdict,
 )
+from servecheck.tally import WorkloadTally
 
 __all__ = ["Cost", "InstrumentCheck", "RunReport", "Subject", "row_key"]
 
@@ -71,7 +72,8 @@ class RunReport:
     one) are keyed by :func:`row_key`, and so are ``causes``: the one setting that explains a row, in words; rows with
     the same cause on an endpoint are shown as one entry. ``checks`` and ``exchanges`` are by id; those of a run
     folder are read when they are asked for, and one that is evidence but not there is shown by its id alone.
-    Confounders are names of fingerprint fields or property rows, or sentences.
+    Confounders are names of fingerprint fields or property rows, or sentences. ``workload`` is what became of the
+    caller's own schemas and tools, ``None`` where none were given.
     """
 
     id: str
@@ -101,6 +103,7 @@ class RunReport:
     faults: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
+    workload: WorkloadTally | None = None
 
     def __post_init__(self) -> None:
         for name, moment in (("started", self.started), ("finished", self.finished)):

@@ -36,8 +36,12 @@ from servecheck.report.shapes import (
     Ref,
     ReportView,
     Shown,
+    WorkloadItemView,
+    WorkloadView,
 )
 from servecheck.report.text import count, public_url, seconds
+from servecheck.tally import ItemSeen, sentence
+from servecheck.tally import words as state_words
 from servecheck.verdict import WORST_FIRST
 
 __all__ = ["view"]
@@ -66,6 +70,19 @@ SKIP_WORDS = {
     "opt-in": "needs an opt-in (--allow)",
     "no-probe": "no probe yet",
 }
+
+STATE_MARKS = {
+    "enforced": "✅",
+    "not_enforced": "❌",
+    "no_effect": "🔕",
+    "refused": "🚫",
+    "failed": "❌",
+    "flaky": "🎲",
+    "not_told": "❔",
+    "error": "🛠",
+    "not_run": "⏭",
+}
+"""The marks of the items of a workload: those of the statuses that they make."""
 
 _MARK_ORDER = {status.mark: place for place, status in enumerate(WORST_FIRST)}
 
@@ -119,6 +136,7 @@ class _Viewer:
             costs=tuple(self._costs()),
             notes=run.notes,
             base_urls=tuple((s.name, public_url(s.endpoint.base_url)) for s in run.subjects),
+            workload=self._workload(),
         )
 
     # ----------------------------------------------------------------- first screen
@@ -446,6 +464,39 @@ class _Viewer:
             ]
             said = f"{' and '.join(tokens)} tokens" if tokens else "tokens not reported"
             yield f"{cost.endpoint}: {count(cost.requests, 'request')}, {said}, {seconds(cost.seconds)}"
+
+    # ----------------------------------------------------------------- the caller's own
+
+    def _workload(self) -> WorkloadView | None:
+        found = self.run.workload
+        if found is None:
+            return None
+        sentences = [
+            (name, sentence(mine)) for kind in found.kinds for name in self.names if (mine := found.of(kind, name))
+        ]
+        return WorkloadView(
+            source=found.source,
+            sentences=tuple(sentences),
+            notes=found.notes,
+            short=tuple(self._item(one) for one in found.seen if one.state != "enforced"),
+        )
+
+    def _item(self, seen: ItemSeen) -> WorkloadItemView:
+        item = seen.item
+        ids = [name for name in seen.evidence if name in self.run.exchanges]
+        return WorkloadItemView(
+            kind=item.kind,
+            name=item.name,
+            endpoint=seen.endpoint,
+            place=item.place,
+            uses=f"{item.uses:,}" if item.uses is not None else "",
+            mark=STATE_MARKS[seen.state],
+            word=f"{state_words(item.kind, seen.state)} {seen.trials}".strip(),
+            why=seen.why,
+            feature=seen.feature,
+            ref=self._ref(seen.feature, seen.endpoint),
+            exchanges=ExchangeViews(ids, self.run.exchanges, self.curl),
+        )
 
     # ----------------------------------------------------------------- evidence
 

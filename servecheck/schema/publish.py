@@ -17,8 +17,9 @@ from servecheck.probe import Probe
 from servecheck.probes import discover
 from servecheck.schema.endpoints_v1 import EndpointsV1
 from servecheck.schema.scenario_v1 import FILE_SUFFIXES, ScenarioV1, file_parameters
+from servecheck.schema.workload_v1 import WorkloadV1
 
-__all__ = ["endpoints_json_schema", "published", "scenario_json_schema", "write"]
+__all__ = ["endpoints_json_schema", "published", "scenario_json_schema", "workload_json_schema", "write"]
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _ONE = frozenset({"items", "additionalProperties", "not", "propertyNames", "contains", "if", "then", "else"})
@@ -75,11 +76,17 @@ def endpoints_json_schema() -> dict[str, Any]:
     return _draft_07(EndpointsV1, "servecheck endpoints")
 
 
+def workload_json_schema() -> dict[str, Any]:
+    """Return the draft-07 schema of a workload file; that an entry has exactly one source only the loader checks."""
+    return _draft_07(WorkloadV1, "servecheck workload")
+
+
 def published() -> dict[str, str]:
     """Return the text of every published schema by file name, as it should be committed."""
     return {
         "scenario.v1.json": _text(scenario_json_schema(discover())),
         "endpoints.v1.json": _text(endpoints_json_schema()),
+        "workload.v1.json": _text(workload_json_schema()),
     }
 
 
