@@ -45,7 +45,7 @@ from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, ro
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
-from servecheck.tally import WorkloadTally, sentence, tally
+from servecheck.tally import ITEMS_BEHIND, WorkloadTally, sentence, tally, with_items
 from servecheck.wire.redact import without_secrets
 from servecheck.wire.transport import Transport
 from servecheck.workload import Planned, PlannedItem
@@ -253,22 +253,24 @@ class _Judged:
         self.cells = tuple(_cells(self.reader, names, trials))
         planned = _planned(self.reader)
         if planned is not None:
-            rows = {scenario.id: scenario.feature for scenario in _scenarios(self.reader, self.probes).values()}
-            self.workload = tally(planned, _settled_by_endpoint(trials, names), names, rows)
+            counts_for = {one.id: one.feature for one in _scenarios(self.reader, self.probes).values()}
+            self.workload = tally(planned, _settled_by_endpoint(trials, names), names, counts_for)
             self.cells = tuple(_with_count(cell, self.workload) for cell in self.cells)
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
         found: list[Comparison] = []
         for name in names:
             if self.reference is not None and name != self.reference:
                 left, right = self.reference, name
-                found += compare.compare(
-                    self.cells, features.FEATURES, left=left, right=right, fingerprints=fingerprints
-                )
+                rows = compare.compare(self.cells, features.FEATURES, left=left, right=right, fingerprints=fingerprints)
+                if self.workload is not None:
+                    rows = with_items(rows, self.workload, left, right)
+                found += rows
                 unlike = compare.confounders(
                     fingerprints[left], fingerprints[right], self.cells, left=left, right=right
                 )
                 self.confounders = tuple(dict.fromkeys((*self.confounders, *unlike)))
-                both = compare.broken_on_both(self.cells, left, right)
+                news = {row.feature for row in rows if ITEMS_BEHIND in row.measured}
+                both = [row for row in compare.broken_on_both(self.cells, left, right) if row not in news]
                 self.broken_on_both = tuple(dict.fromkeys((*self.broken_on_both, *both)))
         self.comparisons = tuple(found)
         self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)

@@ -176,6 +176,7 @@ def _arguments(
             fault = breach(call.arguments, schema)
             if fault:
                 why = f"{item}: {fault}; {_ARMS[arm]}, it calls with {quote(call.arguments, 100)}"
+                why += "" if check == _STRICT else "; few servers enforce arguments without strict: true"
                 keyword = broken_keyword(call.arguments, schema)
                 yield state(_PART.violated(check, why, look), item, "not_enforced", keyword=keyword)
                 return

@@ -40,7 +40,7 @@ from servecheck.report.shapes import (
     WorkloadView,
 )
 from servecheck.report.text import count, public_url, seconds
-from servecheck.tally import ItemSeen, sentence
+from servecheck.tally import ITEMS_BEHIND, ItemSeen, sentence
 from servecheck.tally import words as state_words
 from servecheck.verdict import WORST_FIRST
 
@@ -70,19 +70,6 @@ SKIP_WORDS = {
     "opt-in": "needs an opt-in (--allow)",
     "no-probe": "no probe yet",
 }
-
-STATE_MARKS = {
-    "enforced": "✅",
-    "not_enforced": "❌",
-    "no_effect": "🔕",
-    "refused": "🚫",
-    "failed": "❌",
-    "flaky": "🎲",
-    "not_told": "❔",
-    "error": "🛠",
-    "not_run": "⏭",
-}
-"""The marks of the items of a workload: those of the statuses that they make."""
 
 _MARK_ORDER = {status.mark: place for place, status in enumerate(WORST_FIRST)}
 
@@ -254,6 +241,8 @@ class _Viewer:
             return "", _delta_word(compared), compared.why
         if cell is None:
             return "", "no result", ""
+        if compared and ITEMS_BEHIND in compared.measured:
+            return cell.status.mark, f"{cell.status} {cell.tally}".strip(), compared.why
         return cell.status.mark, f"{cell.status} {cell.tally}".strip(), cell.reason
 
     def _issues(self, feature: str, endpoint: str) -> tuple[str, ...]:
@@ -490,7 +479,7 @@ class _Viewer:
             endpoint=seen.endpoint,
             place=item.place,
             uses=f"{item.uses:,}" if item.uses is not None else "",
-            mark=STATE_MARKS[seen.state],
+            mark=seen.status.mark,
             word=f"{state_words(item.kind, seen.state)} {seen.trials}".strip(),
             why=seen.why,
             feature=seen.feature,
