@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ MAX_LINE = 1024 * 1024
 MAX_FILE = 512 * 1024 * 1024
 MAX_ITEM = 64 * 1024
 MAX_DISTINCT = 5_000
-MAX_KEPT = 32 * 1024 * 1024
+MAX_KEPT = 16 * 1024 * 1024  # of schemas, of tools and of prompts, so that none takes the room of another
 _NAMED_LINES = 8
 _PROMPTS = ("messages", "prompt", "input")
 
@@ -117,7 +118,7 @@ class _Reader:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.requests = 0
-        self._kept = 0
+        self._kept: Counter[str] = Counter()
         self._faults: dict[str, str] = {}  # a schema is looked at once, however often it is used
 
     def unread(self, why: str) -> None:
@@ -152,21 +153,26 @@ class _Reader:
         if key in into:
             into[key].uses += 1
             return True
-        if key not in self._faults and len(self._faults) < MAX_DISTINCT:
-            self._faults[key] = _unusable(what, name, body)
-        if fault := self._faults.get(key, "there are too many"):
+        if what != "prompt" and (fault := self._fault(key, what, name, body)):
             self._leave_out(f"a {what} is left out: {fault}")
             return False
         size = len(json.dumps(body))
         if size > MAX_ITEM:
             self._leave_out(f"a {what} of more than {MAX_ITEM // 1024} KiB is left out")
             return False
-        if len(into) >= MAX_DISTINCT or self._kept + size > MAX_KEPT:
-            self._leave_out(f"no further distinct {what}s are looked at: there are too many")
+        if len(into) >= MAX_DISTINCT or self._kept[what] + size > MAX_KEPT:
+            self._leave_out(f"a {what} is left out: there are too many distinct ones")
             return False
-        self._kept += size
+        self._kept[what] += size
         into[key] = Seen(name=name or f"{what}-{key[:8]}", body=body, line=self.log.lines, strict=strict)
         return True
+
+    def _fault(self, key: str, what: str, name: str, body: Json) -> str:
+        if key not in self._faults:
+            if len(self._faults) >= 2 * MAX_DISTINCT:
+                return "there are too many distinct ones"
+            self._faults[key] = _unusable(what, name, body)
+        return self._faults[key]
 
     def _leave_out(self, why: str) -> None:
         line, times = self.log.left_out.get(why, (self.log.lines, 0))
@@ -175,9 +181,7 @@ class _Reader:
 
 
 def _unusable(what: str, name: str, body: Json) -> str:
-    """Return why a schema or tool cannot be used; empty where it can, and for prompts."""
-    if what == "prompt":
-        return ""
+    """Return why a schema or tool cannot be used; empty where it can."""
     if what == "tool" and not name:
         return "it has no name"
     schema = dig(body, "function", "parameters") if what == "tool" else body

@@ -141,14 +141,16 @@ def test_where_nothing_short_breaks_a_schema_nothing_is_made(schema):
 
 
 def test_what_breaks_a_large_schema_stays_short():
-    large = {f"property_{number}": {"type": "string", "enum": ["a" * 30]} for number in range(200)}
+    large: dict[str, Any] = {f"property_{number}": {"type": "string", "enum": ["a" * 30]} for number in range(200)}
     wrong = breaking({"type": "object", "properties": large})
     assert wrong is not None
     assert len(json.dumps(wrong)) <= 1200
 
 
 def test_keywords_are_not_confused_with_names_of_properties_and_values():
-    schema = of({"enum": [{"pattern": "x"}]}) | {"$defs": {"uniqueItems": {"type": "string"}}}
+    schema: dict[str, Any] = of({"enum": [{"pattern": "x"}]}) | dict[str, Any](
+        {"$defs": {"uniqueItems": {"type": "string"}}}
+    )
     schema["properties"] = {"minItems": {"type": "string", "maxLength": 3}}
     assert keywords(schema) == {"type", "properties", "required", "additionalProperties", "$defs", "maxLength"}
 
