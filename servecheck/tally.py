@@ -11,7 +11,17 @@ from servecheck.model import DECIDED, Comparison, Delta, Finding, Level, Outcome
 from servecheck.verdict import OUTCOMES, WORST_FIRST
 from servecheck.workload import SCHEMA, Planned, PlannedItem
 
-__all__ = ["ITEMS_BEHIND", "STATES", "ItemSeen", "WorkloadTally", "sentence", "tally", "with_items", "words"]
+__all__ = [
+    "ITEMS_BEHIND",
+    "STATES",
+    "ItemSeen",
+    "WorkloadTally",
+    "sentence",
+    "sentences",
+    "tally",
+    "with_items",
+    "words",
+]
 
 STATES = (
     "enforced", "not_enforced", "no_effect", "refused", "failed", "flaky", "not_told", "error", "not_run",
@@ -112,6 +122,13 @@ def sentence(seen: Sequence[ItemSeen]) -> str:
             named = "" if state == "enforced" else f" ({_named(one.keyword or one.item.name for one in mine)})"
             parts.append(f"{len(mine)} {words(kind, state)}{named}")
     return f"{len(seen)} {kind}{'' if len(seen) == 1 else 's'}: {', '.join(parts)}"
+
+
+def sentences(workload: WorkloadTally, endpoints: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the sentence of each kind on each endpoint, with the endpoint's name."""
+    return [
+        (name, sentence(mine)) for kind in workload.kinds for name in endpoints if (mine := workload.of(kind, name))
+    ]
 
 
 def _named(names: Iterable[str]) -> str:

@@ -23,10 +23,13 @@ from servecheck.scenario import Scenario
 from servecheck.schema.workload_v1 import OwnPromptV1, WorkloadV1
 from servecheck.yamlfile import Document, check, listed, read, read_text
 
-__all__ = ["Item", "OwnPrompt", "Planned", "PlannedItem", "Workload", "fill_in", "load", "problems_of"]
+__all__ = ["OWN", "Item", "OwnPrompt", "Planned", "PlannedItem", "Workload", "fill_in", "load", "problems_of"]
 
 AT_MOST = 50
 """How many schemas, and how many tools, are run where the file does not say."""
+
+OWN = "workload-"
+"""How the ids of the scenarios begin that run a workload's items."""
 
 SCHEMA, TOOL = "schema", "tool"
 _PROBES = {SCHEMA: "workload_schema", TOOL: "workload_tool"}
@@ -397,7 +400,7 @@ def _filled(item: Item, patterns: Sequence[Scenario], probes: Mapping[str, Probe
     params = probes[pattern.probe].params.model_validate({**pattern.params.model_dump(), **filled})
     return replace(
         pattern,
-        id=f"workload-{item.kind}-{_slug(item.name)}",
+        id=f"{OWN}{item.kind}-{_slug(item.name)}",
         title=f"The workload's {item.kind} {item.name}",
         params=params,
     )

@@ -40,7 +40,7 @@ from servecheck.report.shapes import (
     WorkloadView,
 )
 from servecheck.report.text import count, public_url, seconds
-from servecheck.tally import ITEMS_BEHIND, ItemSeen, sentence
+from servecheck.tally import ITEMS_BEHIND, ItemSeen, sentences
 from servecheck.tally import words as state_words
 from servecheck.verdict import WORST_FIRST
 
@@ -460,12 +460,9 @@ class _Viewer:
         found = self.run.workload
         if found is None:
             return None
-        sentences = [
-            (name, sentence(mine)) for kind in found.kinds for name in self.names if (mine := found.of(kind, name))
-        ]
         return WorkloadView(
             source=found.source,
-            sentences=tuple(sentences),
+            sentences=tuple(sentences(found, self.names)),
             notes=found.notes,
             short=tuple(self._item(one) for one in found.seen if one.state != "enforced"),
         )
