@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
-from servecheck.judging import STAYS_HEALTHY
+from servecheck.judging import HANGS_NOT, STAYS_HEALTHY
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event, Reply, Request
 from servecheck.reference.constraint import Constraint
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.mutants import json_schema as nonce
 from servecheck.reference.mutants import schema_keywords as shared
 from servecheck.reference.rewriting import Rewriting, Rewritten
 from servecheck.reference.server import ReferenceServer
@@ -151,7 +152,9 @@ _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _CHECK = "workload-schema-is-enforced"
 
 MUTANTS = (
-    Mutant(id="own-pattern-dropped", server=shared.PatternDropped, trips=((_CHECK, _V),)),
+    Mutant(
+        id="own-pattern-dropped", server=shared.PatternDropped, trips=((_CHECK, _V),), source="vllm-project/vllm#12201"
+    ),
     Mutant(
         id="own-bounds-dropped", server=shared.BoundsDropped, trips=((_CHECK, _V),), source="vllm-project/vllm#12201"
     ),
@@ -163,9 +166,21 @@ MUTANTS = (
     Mutant(id="own-refused-unnamed", server=RefusedUnnamed, trips=((_CHECK, _R),)),
     Mutant(id="own-pattern-refused", server=PatternRefused, trips=((_CHECK, _R),)),
     Mutant(id="own-references-fail", server=ReferencesFail, trips=((_CHECK, _V),), source="vllm-project/vllm#35438"),
-    Mutant(id="own-schema-kills", server=SchemaKills, trips=((STAYS_HEALTHY.id, _V),)),
+    Mutant(
+        id="own-schema-kills",
+        server=SchemaKills,
+        trips=((STAYS_HEALTHY.id, _V),),
+        source="vllm-project/tpu-inference#1850",
+    ),
     Mutant(id="own-empty", server=EmptyUnderSchema, trips=((_CHECK, _V),)),
-    Mutant(id="own-fenced", server=Fenced, trips=((_CHECK, _V),)),
+    Mutant(id="own-fenced", server=Fenced, trips=((_CHECK, _V),), source="vllm-project/vllm#9900"),
+    Mutant(
+        id="own-in-reasoning", server=nonce.JsonInReasoning, trips=((_CHECK, _V),), source="vllm-project/vllm#50948"
+    ),
+    Mutant(id="own-brace-doubled", server=nonce.BraceDoubled, trips=((_CHECK, _V),), source="vllm-project/vllm#44993"),
+    Mutant(
+        id="own-schema-hangs", server=nonce.SchemaHangs, trips=((HANGS_NOT.id, _V),), source="vllm-project/vllm#44269"
+    ),
 )
 
 HARMLESS = (

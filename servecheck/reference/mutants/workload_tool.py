@@ -72,10 +72,33 @@ MUTANTS = (
         trips=((_LOOSE, _V), (_STRICT, _V)),
         source="vllm-project/vllm#12201",
     ),
-    Mutant(id="own-bounds-forgotten", server=strict.BoundsForgotten, trips=((_STRICT, _V),)),
+    Mutant(
+        id="own-bounds-forgotten",
+        server=strict.BoundsForgotten,
+        trips=((_STRICT, _V),),
+        source="vllm-project/vllm#12201",
+    ),
     Mutant(id="own-obeys-the-user", server=ObeysTheUser, trips=((_STRICT, _V),)),
     Mutant(id="own-python-arguments", server=shared.PythonArguments, trips=((_LOOSE, _V), (_STRICT, _V))),
     Mutant(id="own-name-with-prefix", server=shared.NameWithPrefix, trips=((_CALLED, _V),)),
+    Mutant(
+        id="own-empty-list-of-calls",
+        server=shared.EmptyListOfCalls,
+        trips=((_CALLED, _N),),
+        source="vllm-project/vllm#53363",
+    ),
+    Mutant(
+        id="own-call-in-reasoning",
+        server=shared.CallInReasoning,
+        trips=((_CALLED, _V),),
+        source="vllm-project/vllm#48748",
+    ),
+    Mutant(
+        id="own-call-blames-the-body",
+        server=shared.BlamesTheBody,
+        trips=((_CALLED, _R),),
+        source="vllm-project/vllm#27921",
+    ),
 )
 
 HARMLESS = (
