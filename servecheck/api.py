@@ -14,6 +14,7 @@ from servecheck.probes import discover
 from servecheck.report.data import RunReport
 from servecheck.report.files import write_all
 from servecheck.wire import curl
+from servecheck.workload import load
 
 __all__ = ["read_run", "run_suite"]
 
@@ -28,6 +29,7 @@ def run_suite(
     rows: Sequence[str] = (),
     scenarios: Sequence[Path] = (),
     settings: plan.Settings | None = None,
+    workload: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> RunReport:
     """Probe endpoints, write a run folder with its reports, and return what the reports are made of.
@@ -35,7 +37,8 @@ def run_suite(
     ``endpoints`` are ``NAME=URL``, ``models`` an ID or ``NAME=ID``, ``api_key_envs`` names of variables of ``environ``
     (this process's by default), all as on the command line; the first of several endpoints is the reference unless
     ``reference`` names another. ``rows`` are ids, groups or globs, ``scenarios`` files or folders instead of the
-    built-in ones, ``settings`` the suite, trials, deadlines and risks.
+    built-in ones, ``settings`` the suite, trials, deadlines and risks, ``workload`` a file of your own schemas and
+    tools, or a log of requests.
 
     Blocks until the run is over; inside an event loop, await :func:`servecheck.run.carry_out` instead. Raises
     ``UsageError`` and ``NothingSelected`` before anything was sent, and ``StoreError`` where ``folder`` is not empty.
@@ -45,7 +48,10 @@ def run_suite(
     probes = discover()
     found = endpoint_list.resolve(endpoints, models=models, api_key_envs=api_key_envs, reference=reference, environ=env)
     chosen = scenario.load_all([*scenarios] or [scenario.builtin_dir()], probes=probes, features=features.BY_ID)
-    planned = plan.make(found, chosen, probes, settings=settings or plan.Settings(), globs=rows)
+    own = load(workload) if workload is not None else None
+    if own is not None and scenarios:
+        chosen = scenario.with_patterns(chosen, probes=probes, features=features.BY_ID)
+    planned = plan.make(found, chosen, probes, settings=settings or plan.Settings(), globs=rows, workload=own)
     connect, instrument = runs.connector(env), runs.instrument_check(probes)
     asyncio.run(runs.carry_out(planned, probes, folder, connect, instrument=instrument))
     report = read_run(folder)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # imported where they are used, so that --help does not wait 
     from servecheck.report.data import RunReport
     from servecheck.run import Connect
     from servecheck.scenario import Scenario
+    from servecheck.workload import Workload
 
 __all__ = ["app", "main"]
 
@@ -124,6 +125,10 @@ Header = Annotated[
 ]
 WaitReady = Annotated[float, typer.Option("--wait-ready", min=0, help="Seconds to wait for a server to be ready.")]
 ModelFile = Annotated[Path | None, typer.Option("--model-file", help="A GGUF file, for machines without a network.")]
+WorkloadFile = Annotated[
+    Path | None,
+    typer.Option("--workload", help="Your own schemas, tools and prompts: a workload file, or a request log (.jsonl)."),
+]
 BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
 
 
@@ -151,6 +156,7 @@ def run(
     profile: ProfileName = None,
     expect: ExpectFile = None,
     history: HistoryFile = None,
+    workload: WorkloadFile = None,
     trials: Trials = None,
     out: Out = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with an interrupted run folder.")] = None,
@@ -191,7 +197,8 @@ def run(
         settings = _settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
         if needs is not None and not feature and not _given(context, "suite"):
             feature = [*needs.rows, *(limit.row for limit in needs.limits), "identity.*", "quantization.identity"]
-        plan = _plan(found, settings, feature, scenario)
+        plan = _plan(found, settings, feature, scenario, workload)
+        _say_workload(plan, quiet=quiet or as_json or dry_run)
     if dry_run:
         _print_plan(plan)
         return
@@ -236,6 +243,7 @@ def demo(
     model_file: ModelFile = None,
     suite: Suite = "demo",
     feature: Feature = None,
+    workload: WorkloadFile = None,
     trials: Trials = None,
     deadline: Deadline = 120.0,
     fail_on: FailOn = None,
@@ -261,9 +269,11 @@ def demo(
     if dry_run:
         url = "http://127.0.0.1:0/v1"
         planned = [Endpoint(name=name, base_url=url, reference=name == "reference") for name in about]
-        _print_plan(_plan(planned, settings, feature, None))
+        _print_plan(_plan(planned, settings, feature, None, workload))
         return
     must_be_free(folder)
+    if workload is not None:  # what is wrong with it is said before an engine is started
+        _workload(workload)
     configs = demo_pair(fetch(model_file=model_file, tell=lambda text: _say(text, quiet=quiet or as_json)))
     with running(configs) as engines:
         found = [
@@ -276,7 +286,8 @@ def demo(
             )
             for engine in engines
         ]
-        plan = _plan(found, settings, feature, None)
+        plan = _plan(found, settings, feature, None, workload)
+        _say_workload(plan, quiet=quiet or as_json)
         report = _carry_out(plan, folder, connector(os.environ), Budget(), quiet or as_json)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
@@ -330,10 +341,32 @@ def _builtin_scenarios() -> tuple[Scenario, ...]:
     return tuple(scenario.load_all([scenario.builtin_dir()], probes=_probes(), features=features.BY_ID))
 
 
-def _plan(found: Any, settings: Settings, feature: list[str] | None, paths: list[Path] | None) -> Plan:  # noqa: ANN401
-    from servecheck import plan
+@functools.cache
+def _workload(path: Path) -> Workload:
+    from servecheck.workload import load
 
-    return plan.make(found, _scenarios(paths), _probes(), settings=settings, globs=feature or [])
+    return load(path)
+
+
+def _plan(
+    found: Any,  # noqa: ANN401
+    settings: Settings,
+    feature: list[str] | None,
+    paths: list[Path] | None,
+    workload: Path | None,
+) -> Plan:
+    from servecheck import features, plan, scenario
+
+    chosen, own = _scenarios(paths), _workload(workload) if workload is not None else None
+    if own is not None and paths:
+        chosen = scenario.with_patterns(chosen, probes=_probes(), features=features.BY_ID)
+    return plan.make(found, chosen, _probes(), settings=settings, globs=feature or [], workload=own)
+
+
+def _say_workload(plan: Plan, *, quiet: bool) -> None:
+    if plan.workload is not None:
+        for line in plan.workload.lines():
+            _say(line, quiet=quiet)
 
 
 def _profile(name: str | None) -> Profile | None:
@@ -361,6 +394,8 @@ def _print_plan(plan: Plan) -> None:
     typer.echo(f"suite {plan.settings.suite}: {len(plan.scenarios)} scenarios on {len(plan.endpoints)} endpoint(s)")
     for scenario in plan.scenarios:
         typer.echo(f"  {scenario.feature:34} {scenario.id}")
+    for line in plan.workload.lines() if plan.workload is not None else ():
+        typer.echo(line)
     cost = plan.estimate
     typer.echo(
         f"per endpoint about {cost.requests} requests, {cost.prompt_tokens} prompt and {cost.output_tokens} generated "
@@ -772,17 +807,19 @@ def _explain_row(feature: str) -> None:
 
 
 @app.command()
-def schema(name: Annotated[str, typer.Argument(help="scenario, results, endpoints, expectations or profile.")]) -> None:
+def schema(
+    name: Annotated[str, typer.Argument(help="scenario, results, endpoints, expectations, profile or workload.")],
+) -> None:
     """Print a published JSON Schema."""
     from importlib.resources import files
 
-    names = ("scenario", "results", "endpoints", "expectations", "profile")
+    names = ("scenario", "results", "endpoints", "expectations", "profile", "workload")
     if name not in names:
         raise UnknownName("schema", name, names)
     typer.echo(files("servecheck.schema").joinpath(f"{name}.v1.json").read_text("utf-8"), nl=False)
 
 
-Paths = Annotated[list[Path], typer.Argument(help="Files of any servecheck format, or folders.")]
+Paths = Annotated[list[Path], typer.Argument(help="Files of any servecheck format, or folders of them.")]
 
 
 @app.command()

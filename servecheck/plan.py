@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from servecheck import features
 from servecheck.errors import NothingSelected, UnknownName
 from servecheck.model import Endpoint, Feature, Risk, SkipCode
 from servecheck.probe import Params, Probe
 from servecheck.scenario import Scenario
+from servecheck.workload import Planned, Workload, fill_in
 
 __all__ = ["SUITES", "Estimate", "Plan", "Settings", "Skip", "Suite", "make"]
 
@@ -73,13 +74,14 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Scenarios in running order, the endpoints they run on, and the rows left out."""
+    """Scenarios in running order, the endpoints they run on, the rows left out, and what is run of a workload."""
 
     endpoints: tuple[Endpoint, ...]
     scenarios: tuple[Scenario, ...]
     skips: tuple[Skip, ...]
     settings: Settings
     estimate: Estimate
+    workload: Planned | None = None
 
     @property
     def reference(self) -> str | None:
@@ -98,8 +100,9 @@ def make(
     *,
     settings: Settings,
     globs: Collection[str] = (),
+    workload: Workload | None = None,
 ) -> Plan:
-    """Choose and order.
+    """Choose and order; what probes run on the caller's own material is left out without a ``workload``.
 
     A literal name that does not exist raises ``UnknownName``; a selection that is empty raises ``NothingSelected``.
     """
@@ -107,6 +110,7 @@ def make(
     if suite is None:
         raise UnknownName("suite", settings.suite, SUITES)
     wanted = {feature.id for glob in globs for feature in features.matching(glob)} if globs else None
+    scenarios, planned = fill_in(scenarios, probes, workload)
     chosen: list[Scenario] = []
     skips: dict[str, Skip] = {}
     for feature in features.FEATURES:
@@ -125,7 +129,13 @@ def make(
         skips=tuple(skips.values()),
         settings=settings,
         estimate=_estimate(chosen, probes, settings),
+        workload=_chosen(planned, chosen),
     )
+
+
+def _chosen(planned: Planned | None, chosen: Sequence[Scenario]) -> Planned | None:
+    ids = {scenario.id for scenario in chosen}
+    return planned and replace(planned, items=tuple(item for item in planned.items if item.scenario in ids))
 
 
 def _choose(

@@ -119,8 +119,9 @@ class Probe(Generic[P]):
     request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``applies``
     returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
     sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
-    nothing else. ``requests``, ``prompt_tokens`` and ``output_tokens`` are the estimates per trial that ``--dry-run``
-    adds up.
+    nothing else. ``per_item`` probes run on what the caller brings, once for each item of a workload, and not at all
+    without one: their built-in scenarios are patterns to fill in. ``requests``, ``prompt_tokens`` and ``output_tokens``
+    are the estimates per trial that ``--dry-run`` adds up.
     """
 
     id: str
@@ -135,6 +136,7 @@ class Probe(Generic[P]):
     exclusive: bool = False
     stochastic: bool = False
     despite_sickness: bool = False
+    per_item: bool = False
     applies: Callable[[Endpoint, Fingerprint], str] = _always
     requests: int = 1
     prompt_tokens: int = 0

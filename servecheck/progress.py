@@ -11,6 +11,8 @@ from rich.text import Text
 from servecheck.model import Kind, Status
 from servecheck.report.data import RunReport
 from servecheck.runner import Progress
+from servecheck.tally import sentences
+from servecheck.workload import OWN
 
 __all__ = ["printer", "summary"]
 
@@ -28,7 +30,9 @@ def printer(*, quiet: bool) -> Callable[[Progress], None]:
         trial = progress.trial
         reason = "" if trial.status is Status.SUPPORTED else f"  {_short(trial.reason)}"
         again = f" (look {trial.case.trial})" if trial.case.trial > 1 else ""
-        console.print(Text(f"{trial.status.mark} {progress.endpoint:12} {trial.case.feature}{again}{reason}"))
+        # The items of a workload share a row, so each says which it is.
+        which = f" {trial.case.scenario}" if trial.case.scenario.startswith(OWN) else ""
+        console.print(Text(f"{trial.status.mark} {progress.endpoint:12} {trial.case.feature}{which}{again}{reason}"))
 
     return watch
 
@@ -57,6 +61,8 @@ def summary(run: RunReport, folder: Path) -> str:
             else:
                 shown.append(f"{cell.status.mark} {cell.status.value} {cell.tally}".rstrip())
         lines.append(f"{feature.id:{width}}  " + "  ".join(f"{text:22}" for text in shown).rstrip())
+    if run.workload is not None:
+        lines += ["", *(f"{name:{width}}  {said}" for name, said in sentences(run.workload, names))]
     left_out = len(run.features) - len(rows)
     lines += ["", run.verdict.sentence, f"{left_out} rows were not run; see “Not known” in the report."]
     lines.append(f"report: {folder / 'report.md'}, {folder / 'report.html'}")

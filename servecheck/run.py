@@ -48,8 +48,10 @@ from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, ro
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
+from servecheck.tally import ITEMS_BEHIND, WorkloadTally, sentence, tally, with_items
 from servecheck.wire.redact import without_secrets
 from servecheck.wire.transport import Transport
+from servecheck.workload import Planned, PlannedItem
 
 __all__ = ["Connect", "carry_out", "connector", "instrument_check", "plan_of", "probes_digest", "read_back"]
 
@@ -210,6 +212,7 @@ def read_back(
             for name, last in _dict(header.get("previous")).items()
         },
         expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
+        workload=judged_run.workload,
     )
 
 
@@ -239,6 +242,7 @@ def plan_of(folder: Path, probes: Probes) -> Plan:
             allow=frozenset(Risk(str(risk)) for risk in _list(settings.get("allow"))),
         ),
         estimate=Estimate(requests=0, prompt_tokens=0, output_tokens=0),
+        workload=_planned(reader),
     )
 
 
@@ -273,6 +277,7 @@ class _Judged:
     causes: tuple[root_causes.Hit, ...] = ()
     reference: str | None = None
     readiness: tuple[Readiness, ...] = ()
+    workload: WorkloadTally | None = None
     answer: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
@@ -283,19 +288,26 @@ class _Judged:
         if self.profile is not None:
             trials = profiles.raised(trials, self.profile.musts)
         self.cells = tuple(_cells(self.reader, names, trials))
+        planned = _planned(self.reader)
+        if planned is not None:
+            counts_for = {one.id: one.feature for one in _scenarios(self.reader, self.probes).values()}
+            self.workload = tally(planned, _settled_by_endpoint(trials, names), names, counts_for)
+            self.cells = tuple(_with_count(cell, self.workload) for cell in self.cells)
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
         found: list[Comparison] = []
         for name in names:
             if self.reference is not None and name != self.reference:
                 left, right = self.reference, name
-                found += compare.compare(
-                    self.cells, features.FEATURES, left=left, right=right, fingerprints=fingerprints
-                )
+                rows = compare.compare(self.cells, features.FEATURES, left=left, right=right, fingerprints=fingerprints)
+                if self.workload is not None:
+                    rows = with_items(rows, self.workload, left, right)
+                found += rows
                 unlike = compare.confounders(
                     fingerprints[left], fingerprints[right], self.cells, left=left, right=right
                 )
                 self.confounders = tuple(dict.fromkeys((*self.confounders, *unlike)))
-                both = compare.broken_on_both(self.cells, left, right)
+                news = {row.feature for row in rows if ITEMS_BEHIND in row.measured}
+                both = [row for row in compare.broken_on_both(self.cells, left, right) if row not in news]
                 self.broken_on_both = tuple(dict.fromkeys((*self.broken_on_both, *both)))
         self.comparisons = tuple(found)
         self.confounders = (*recorded_unlike(self.reader.header), *self.confounders)
@@ -383,6 +395,18 @@ def _settled(trials: Sequence[Trial]) -> list[Trial]:
     return settled
 
 
+def _settled_by_endpoint(trials: Sequence[Trial], names: Iterable[str]) -> list[Trial]:
+    return [one for name in names for one in _settled([trial for trial in trials if trial.case.endpoint == name])]
+
+
+def _with_count(cell: Cell, workload: WorkloadTally) -> Cell:
+    """Return a row with a note that says how the workload's items did in it."""
+    mine = [one for one in workload.seen if one.feature == cell.feature and one.endpoint == cell.endpoint]
+    if not mine or cell.skip_code is not None:
+        return cell
+    return replace(cell, notes=(*cell.notes, f"your workload, {sentence(mine)}"))
+
+
 def _not_reached(feature_id: str, endpoint: str) -> Cell:
     feature = features.get(feature_id)
     reason = "the run ended before this row was reached"
@@ -455,6 +479,7 @@ def _header(
         "endpoints": to_json([without_secrets(endpoint) for endpoint in plan.endpoints]),
         "scenarios": [_scenario_fields(scenario) for scenario in plan.scenarios],
         "skips": to_json(plan.skips),
+        **({"workload": to_json(plan.workload)} if plan.workload is not None else {}),
     }
 
 
@@ -496,6 +521,27 @@ def _scenarios(reader: RunReader, probes: Probes) -> dict[str, Scenario]:
             path=Path(str(fields["id"])),
         )
     return found
+
+
+def _planned(reader: RunReader) -> Planned | None:
+    recorded = reader.header.get("workload")
+    if not isinstance(recorded, dict):
+        return None
+    return Planned(
+        source=str(recorded.get("source", "")),
+        notes=tuple(str(note) for note in _list(recorded.get("notes"))),
+        items=tuple(
+            PlannedItem(
+                kind=str(item["kind"]),
+                name=str(item["name"]),
+                place=str(item["place"]),
+                uses=uses if isinstance(uses := item.get("uses"), int) else None,
+                scenario=str(item["scenario"]),
+            )
+            for one in _list(recorded.get("items"))
+            if (item := _dict(one))
+        ),
+    )
 
 
 def _params(reader: RunReader, probe: Probe[Params], recorded: Json) -> Params:

@@ -25,6 +25,7 @@ __all__ = [
     "other_format",
     "problems_of",
     "resolve_files",
+    "with_patterns",
 ]
 
 _WITH = ("with",)
@@ -117,6 +118,16 @@ def load_all(
     if problems:
         raise ScenarioError(problems)
     return scenarios
+
+
+def with_patterns(
+    scenarios: Iterable[Scenario], *, probes: Mapping[str, Probe[Any]], features: Mapping[str, Feature]
+) -> list[Scenario]:
+    """Return scenarios with the built-in patterns that a workload fills in, where they have none of such a probe."""
+    given = list(scenarios)
+    known = {one.probe for one in given}
+    built_in = load_all([builtin_dir()], probes=probes, features=features)
+    return [*given, *(one for one in built_in if probes[one.probe].per_item and one.probe not in known)]
 
 
 def problems_of(

@@ -227,6 +227,10 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     (tmp_path / "file").write_text("")
     (tmp_path / "ends.yaml").write_text("schema: servecheck/endpoints/v1\nendpoints: {gpu: {base_uri: 'http://gpu'}}\n")
+    (tmp_path / "work.yaml").write_text(
+        "schema: servecheck/workload/v1\njson_schemas: {a: {fille: a.json}}\ntool: []\n"
+    )
+    (tmp_path / "work.jsonl").write_text('{"question": "How are you?"}\n')
     host = "http://127.0.0.1:9999"
     sessions = [
         servecheck_lines
@@ -244,6 +248,9 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["run", host, "--budget", "reqests=4", "--dry-run"],
             ["run", host, "--scenario", "mine.yaml"],
             ["run", host, "--scenario", "none.yaml"],
+            ["run", host, "--workload", "work.yaml"],
+            ["run", host, "--workload", "none.yaml"],
+            ["run", host, "--workload", "work.jsonl"],
             ["run", host, "--endpoints", "ends.yaml"],
             ["run", host, "--header", "X-Auth-Token: abc"],
             ["run", host, "--header", "Ocp-Apim-Subscription-Key: abc"],
@@ -257,6 +264,7 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["run", "--resume", "nowhere"],
             ["run", "--resume", "full"],
             ["run", "--resume", "full", "--suite", "smoke", "-m", "m"],
+            ["run", "--resume", "full", "--workload", "work.yaml"],
             ["judge", "nowhere"],
             ["expect", "nowhere"],
             ["history", "nowhere"],
@@ -273,6 +281,7 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["schema", "scenarios"],
             ["lint", "mine.yaml"],
             ["lint", "none.yaml"],
+            ["lint", "work.yaml"],
             ["mock", "--mutant", "done-missin"],
             ["mock", "--language", "obedien"],
             ["demo", "--out", "full"],
@@ -345,6 +354,33 @@ def test_a_dry_run_sends_nothing(url):
         with pytest.raises(TimeoutError):
             watched.accept()
     assert list(Path.cwd().iterdir()) == []
+
+
+WORKLOAD = """\
+schema: servecheck/workload/v1
+json_schemas:
+  mood: {inline: {type: object, properties: {mood: {enum: [good, bad]}}, required: [mood]}}
+  labels: {inline: {type: array, items: {type: string}, uniqueItems: true}}
+tools: [{inline: {type: function, function: {name: book, parameters: {type: object, properties: {}}}}}]
+request_logs: [log.jsonl]
+"""
+
+
+def test_a_workload_is_planned_run_and_counted(url, tmp_path):
+    (tmp_path / "work.yaml").write_text(WORKLOAD)
+    (tmp_path / "log.jsonl").write_text('{"prompt": "Hi"}\n{\n')
+    words = [
+        "run",
+        url,
+        "--workload",
+        "work.yaml",
+        "--feature",
+        "tools.required",
+        "--feature",
+        "structured.json_schema",
+    ]
+    sessions = [[*words, "--dry-run"], [*words, "--trials", "1", "--out", "run"]]
+    check_golden("cli/workload.txt", "\n".join(shown(session, servecheck(*session)) for session in sessions))
 
 
 def test_quiet_says_the_result_only_and_json_is_the_results_file(url):

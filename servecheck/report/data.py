@@ -20,6 +20,7 @@ from servecheck.model import (
     Verdict,
 )
 from servecheck.profiles import Readiness
+from servecheck.tally import WorkloadTally
 
 __all__ = ["Cost", "InstrumentCheck", "RunReport", "Since", "Subject", "row_key"]
 
@@ -89,7 +90,8 @@ class RunReport:
     folder are read when they are asked for, and one that is evidence but not there is shown by its id alone.
     Confounders are names of fingerprint fields or property rows, or sentences. ``readiness`` holds one entry a profile
     that was looked at, the one that the run was made for first; ``expected`` what became of the known deviations;
-    ``since`` what is not as it was in the run before, ``compared_with`` those runs by endpoint.
+    ``since`` what is not as it was in the run before, ``compared_with`` those runs by endpoint. ``workload`` is what
+    became of the caller's own schemas and tools, ``None`` where none were given.
     """
 
     id: str
@@ -123,6 +125,7 @@ class RunReport:
     expected: tuple[Met, ...] = ()
     since: tuple[Since, ...] = ()
     compared_with: Mapping[str, str] = field(default_factory=dict)
+    workload: WorkloadTally | None = None
 
     def __post_init__(self) -> None:
         for name, moment in (("started", self.started), ("finished", self.finished)):

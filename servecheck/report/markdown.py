@@ -135,7 +135,7 @@ def evidence_md(view: ReportView) -> str:
 
 
 def _report(view: ReportView, evidence: Md) -> Md:
-    return render("report.md.j2", {"v": view, "evidence": evidence, "linked": True})
+    return render("report.md.j2", {"v": view, "evidence": evidence, "linked": True, "detail": IN_REPORT})
 
 
 def section(evidence: EvidenceView, detail: Detail) -> Md:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,12 @@ from servecheck.schema.results_v1 import (
     SinceV1,
     ToolV1,
     VerdictV1,
+    WorkloadCountV1,
+    WorkloadItemV1,
+    WorkloadSeenV1,
+    WorkloadV1,
 )
+from servecheck.tally import ItemSeen, WorkloadTally, sentence
 
 __all__ = ["results_text", "to_results", "write"]
 
@@ -80,8 +86,11 @@ def to_results(run: RunReport) -> dict[str, Any]:
             for each in run.since
         ],
         expectations=[_expected(each) for each in run.expected],
+        workload=_workload(run.workload) if run.workload is not None else None,
     )
     dumped: dict[str, Any] = _writable(results.model_dump(mode="json", by_alias=True))
+    if dumped["workload"] is None:
+        del dumped["workload"]
     for endpoint in dumped["endpoints"]:
         for known in endpoint["fingerprint"].values():
             if known["source"] is None:
@@ -203,6 +212,56 @@ def _group(tally: GroupTally) -> GroupV1:
         status=tally.status,
         supported=tally.supported,
         total=tally.total,
+    )
+
+
+def _workload(found: WorkloadTally) -> WorkloadV1:
+    groups = [
+        (kind, name, mine)
+        for kind in found.kinds
+        for name in dict.fromkeys(one.endpoint for one in found.seen)
+        if (mine := found.of(kind, name))
+    ]
+    items: dict[str, list[ItemSeen]] = {}
+    for one in found.seen:
+        items.setdefault(one.item.scenario, []).append(one)
+    return WorkloadV1(
+        source=found.source,
+        notes=list(found.notes),
+        counts=[
+            WorkloadCountV1(
+                kind=kind,  # type: ignore[arg-type]
+                endpoint=name,
+                sentence=sentence(mine),
+                total=len(mine),
+                counts=dict(sorted(Counter(one.state for one in mine).items())),
+            )
+            for kind, name, mine in groups
+        ],
+        items=[_workload_item(seen) for seen in items.values()],
+    )
+
+
+def _workload_item(seen: list[ItemSeen]) -> WorkloadItemV1:
+    item = seen[0].item
+    return WorkloadItemV1(
+        kind=item.kind,  # type: ignore[arg-type]
+        name=item.name,
+        place=item.place,
+        uses=item.uses,
+        feature=seen[0].feature,
+        scenario=item.scenario,
+        seen=[
+            WorkloadSeenV1(
+                endpoint=one.endpoint,
+                state=one.state,  # type: ignore[arg-type]
+                why=one.why,
+                keyword=one.keyword or None,
+                trials=one.trials,
+                evidence=list(one.evidence),
+            )
+            for one in seen
+        ],
     )
 
 

@@ -25,6 +25,8 @@ __all__ = [
     "Ref",
     "ReportView",
     "Shown",
+    "WorkloadItemView",
+    "WorkloadView",
 ]
 
 
@@ -239,6 +241,33 @@ class SinceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadItemView:
+    """A schema or tool of the caller's on an endpoint: where it comes from, what became of it, and the evidence."""
+
+    kind: str
+    name: str
+    endpoint: str
+    place: str
+    uses: str
+    mark: str
+    word: str
+    why: str
+    feature: str
+    ref: Ref | None
+    exchanges: Sequence[ExchangeView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadView:
+    """The caller's own schemas and tools: a sentence for each kind and endpoint, and every item that needs a look."""
+
+    source: str
+    sentences: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    short: tuple[WorkloadItemView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """A whole report, in reading order."""
 
@@ -271,6 +300,7 @@ class ReportView:
     costs: tuple[str, ...]
     notes: tuple[str, ...]
     base_urls: tuple[tuple[str, str], ...]
+    workload: WorkloadView | None = None
 
     @property
     def not_green(self) -> tuple[EvidenceView, ...]:

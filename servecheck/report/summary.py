@@ -34,10 +34,11 @@ def summary_md(view: ReportView, limit: int = SUMMARY_LIMIT) -> str:
 
 
 def _sections(view: ReportView) -> Iterator[tuple[str, str]]:
-    values = {"v": view, "linked": False}
+    values = {"v": view, "linked": False, "detail": IN_SUMMARY}
     for name, template in (
         ("the first screen", "first_screen"),
         ("all that blocks", "more_blockers"),
+        ("your workload", "workload"),
         ("the matrix", "matrix"),
         ("caveats, properties, confounders and notes", "apart"),
         ("the legend", "legend"),

@@ -39,8 +39,12 @@ from servecheck.report.shapes import (
     ReportView,
     Shown,
     SinceView,
+    WorkloadItemView,
+    WorkloadView,
 )
 from servecheck.report.text import count, public_url, seconds
+from servecheck.tally import ITEMS_BEHIND, ItemSeen, sentences
+from servecheck.tally import words as state_words
 from servecheck.verdict import WORST_FIRST
 
 __all__ = ["view"]
@@ -126,6 +130,7 @@ class _Viewer:
             costs=tuple(self._costs()),
             notes=run.notes,
             base_urls=tuple((s.name, public_url(s.endpoint.base_url)) for s in run.subjects),
+            workload=self._workload(),
         )
 
     # ----------------------------------------------------------------- first screen
@@ -244,6 +249,8 @@ class _Viewer:
             return "", _delta_word(compared), compared.why
         if cell is None:
             return "", "no result", ""
+        if compared and ITEMS_BEHIND in compared.measured:
+            return cell.status.mark, f"{cell.status} {cell.tally}".strip(), compared.why
         return cell.status.mark, f"{cell.status} {cell.tally}".strip(), cell.reason
 
     def _issues(self, feature: str, endpoint: str) -> tuple[str, ...]:
@@ -487,6 +494,36 @@ class _Viewer:
             ]
             said = f"{' and '.join(tokens)} tokens" if tokens else "tokens not reported"
             yield f"{cost.endpoint}: {count(cost.requests, 'request')}, {said}, {seconds(cost.seconds)}"
+
+    # ----------------------------------------------------------------- the caller's own
+
+    def _workload(self) -> WorkloadView | None:
+        found = self.run.workload
+        if found is None:
+            return None
+        return WorkloadView(
+            source=found.source,
+            sentences=tuple(sentences(found, self.names)),
+            notes=found.notes,
+            short=tuple(self._item(one) for one in found.seen if one.state != "enforced"),
+        )
+
+    def _item(self, seen: ItemSeen) -> WorkloadItemView:
+        item = seen.item
+        ids = [name for name in seen.evidence if name in self.run.exchanges]
+        return WorkloadItemView(
+            kind=item.kind,
+            name=item.name,
+            endpoint=seen.endpoint,
+            place=item.place,
+            uses=f"{item.uses:,}" if item.uses is not None else "",
+            mark=seen.status.mark,
+            word=f"{state_words(item.kind, seen.state)} {seen.trials}".strip(),
+            why=seen.why,
+            feature=seen.feature,
+            ref=self._ref(seen.feature, seen.endpoint),
+            exchanges=ExchangeViews(ids, self.run.exchanges, self.curl),
+        )
 
     # ----------------------------------------------------------------- evidence
 

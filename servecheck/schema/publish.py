@@ -19,8 +19,9 @@ from servecheck.schema.endpoints_v1 import EndpointsV1
 from servecheck.schema.expectations_v1 import ExpectationsV1
 from servecheck.schema.profile_v1 import ProfileV1
 from servecheck.schema.scenario_v1 import FILE_SUFFIXES, ScenarioV1, file_parameters
+from servecheck.schema.workload_v1 import WorkloadV1
 
-__all__ = ["endpoints_json_schema", "published", "scenario_json_schema", "write"]
+__all__ = ["endpoints_json_schema", "published", "scenario_json_schema", "workload_json_schema", "write"]
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _ONE = frozenset({"items", "additionalProperties", "not", "propertyNames", "contains", "if", "then", "else"})
@@ -77,6 +78,11 @@ def endpoints_json_schema() -> dict[str, Any]:
     return _draft_07(EndpointsV1, "servecheck endpoints")
 
 
+def workload_json_schema() -> dict[str, Any]:
+    """Return the draft-07 schema of a workload file; that an entry has exactly one source only the loader checks."""
+    return _draft_07(WorkloadV1, "servecheck workload")
+
+
 def published() -> dict[str, str]:
     """Return the text of every published schema by file name, as it should be committed."""
     return {
@@ -84,6 +90,7 @@ def published() -> dict[str, str]:
         "endpoints.v1.json": _text(endpoints_json_schema()),
         "expectations.v1.json": _text(_draft_07(ExpectationsV1, "servecheck expectations")),
         "profile.v1.json": _text(_draft_07(ProfileV1, "servecheck profile")),
+        "workload.v1.json": _text(workload_json_schema()),
     }
 
 
