@@ -35,7 +35,7 @@ def run_suite(
     ``endpoints`` are ``NAME=URL``, ``models`` an ID or ``NAME=ID``, ``api_key_envs`` names of variables of ``environ``
     (this process's by default), all as on the command line; the first of several endpoints is the reference unless
     ``reference`` names another. ``rows`` are ids, groups or globs, ``scenarios`` files or folders instead of the
-    built-in ones, ``settings`` the suite, trials, deadlines and risks.
+    built-in ones (which ``Path("builtin")`` names), ``settings`` the suite, trials, deadlines and risks.
 
     Blocks until the run is over; inside an event loop, await :func:`servecheck.run.carry_out` instead. Raises
     ``UsageError`` and ``NothingSelected`` before anything was sent, and ``StoreError`` where ``folder`` is not empty.
@@ -45,7 +45,14 @@ def run_suite(
     probes = discover()
     found = endpoint_list.resolve(endpoints, models=models, api_key_envs=api_key_envs, reference=reference, environ=env)
     chosen = scenario.load_all([*scenarios] or [scenario.builtin_dir()], probes=probes, features=features.BY_ID)
-    planned = plan.make(found, chosen, probes, settings=settings or plan.Settings(), globs=rows)
+    planned = plan.make(
+        found,
+        chosen,
+        probes,
+        settings=settings or plan.Settings(),
+        globs=rows,
+        given=bool(scenarios) and scenario.BUILTIN not in scenarios,
+    )
     connect, instrument = runs.connector(env), runs.instrument_check(probes)
     asyncio.run(runs.carry_out(planned, probes, folder, connect, instrument=instrument))
     report = read_run(folder)

@@ -363,7 +363,8 @@ def main() -> None:
     scenarios = scenario.load_all([scenario.builtin_dir()], probes=probes, features=features.BY_ID)
     folder = ROOT / "docs"
     made = pages(probes, scenarios, variants)
-    matrix = kill_matrix(probes, scenarios, everything=True)
+    examples = scenario.load_all([scenario.examples_dir()], probes=probes, features=features.BY_ID)
+    matrix = kill_matrix(probes, [*scenarios, *examples], everything=True)
     made["instrument.md"] = instrument_page(matrix, probes, variants, probes_digest(probes))
     for old in set((folder / "probes").glob("*.md")) - {folder / name for name in made}:
         old.unlink()

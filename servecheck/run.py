@@ -25,9 +25,11 @@ from servecheck.errors import StoreError
 from servecheck.judging import BUILT_IN_CHECKS, Canaries, settle_hangs
 from servecheck.model import (
     Cell,
+    Check,
     Comparison,
     Endpoint,
     Exchange,
+    Feature,
     Fingerprint,
     Json,
     Level,
@@ -164,9 +166,9 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         probes_digest=today,
         requests=sum(cost.requests for cost in judged_run.costs),
         subjects=tuple(Subject(endpoint=endpoint, fingerprint=known) for endpoint, known in judged_run.subjects),
-        features=features.FEATURES,
+        features=judged_run.rows,
         cells=judged_run.cells,
-        groups=verdict.group_tallies(judged_run.cells, features.FEATURES),
+        groups=verdict.group_tallies(judged_run.cells, judged_run.rows),
         verdict=judged_run.answer,
         comparisons=judged_run.comparisons,
         reference=judged_run.reference,
@@ -176,7 +178,7 @@ def read_back(folder: Path, probes: Probes) -> RunReport:
         instrument=_instrument(header.get("instrument")) if same else instrument_check(probes),
         notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
         exchanges=reader.exchanges(shown),
-        checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
+        checks=_checks(reader, probes),
         causes={row_key(row, hit.endpoint): hit.cause.title for hit in judged_run.causes for row in hit.rows},
         remedies={row_key(row, hit.endpoint): hit.cause.remedy for hit in judged_run.causes for row in hit.rows},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
@@ -231,6 +233,7 @@ class _Judged:
     reader: RunReader
     probes: Probes
     subjects: tuple[tuple[Endpoint, Fingerprint], ...] = ()
+    rows: tuple[Feature, ...] = ()
     cells: tuple[Cell, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     confounders: tuple[str, ...] = ()
@@ -245,15 +248,14 @@ class _Judged:
         names = [endpoint.name for endpoint, _ in self.subjects]
         self.reference = next((endpoint.name for endpoint, _ in self.subjects if endpoint.reference), None)
         trials, _ = _trials(self.reader, self.probes)
-        self.cells = tuple(_cells(self.reader, names, trials))
+        self.rows = _rows(self.reader)
+        self.cells = tuple(_cells(self.reader, self.rows, names, trials))
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
         found: list[Comparison] = []
         for name in names:
             if self.reference is not None and name != self.reference:
                 left, right = self.reference, name
-                found += compare.compare(
-                    self.cells, features.FEATURES, left=left, right=right, fingerprints=fingerprints
-                )
+                found += compare.compare(self.cells, self.rows, left=left, right=right, fingerprints=fingerprints)
                 unlike = compare.confounders(
                     fingerprints[left], fingerprints[right], self.cells, left=left, right=right
                 )
@@ -261,7 +263,7 @@ class _Judged:
                 both = compare.broken_on_both(self.cells, left, right)
                 self.broken_on_both = tuple(dict.fromkeys((*self.broken_on_both, *both)))
         self.comparisons = tuple(found)
-        self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
+        self.answer = verdict.decide(self.cells, self.comparisons, self.rows, reference=self.reference)
         self.costs = tuple(_costs(self.reader, names))
         self.causes = root_causes.explain(self.cells, fingerprints)
 
@@ -295,14 +297,30 @@ def _canaries(end: CaseEnd, own: Mapping[str, Exchange]) -> Canaries:
     )
 
 
-def _cells(reader: RunReader, names: Iterable[str], trials: Sequence[Trial]) -> Iterable[Cell]:
+def _rows(reader: RunReader) -> tuple[Feature, ...]:
+    """Return the rows of a run: all that there are, and a user's own, planned or left out."""
+    scenarios = [_dict(item) for item in _list(reader.header.get("scenarios"))]
+    skips = [_dict(item) for item in _list(reader.header.get("skips"))]
+    named = [(str(item["feature"]), str(item["title"])) for item in scenarios]
+    return features.with_own([*named, *((str(item["feature"]), str(item["feature"])) for item in skips)])
+
+
+def _checks(reader: RunReader, probes: Probes) -> dict[str, Check]:
+    """Return the checks by id: the probes' own, those that every probe has, and those that the scenarios define."""
+    found = {check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)}
+    for scenario in _scenarios(reader, probes).values():
+        found |= {check.id: check for check in probes[scenario.probe].of(scenario.params).checks}
+    return found
+
+
+def _cells(reader: RunReader, rows: Sequence[Feature], names: Iterable[str], trials: Sequence[Trial]) -> Iterable[Cell]:
     skips = {str(skip["feature"]): skip for item in _list(reader.header.get("skips")) if (skip := _dict(item))}
     planned = {str(_dict(item)["feature"]) for item in _list(reader.header.get("scenarios"))}
     by_row: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
         by_row.setdefault((trial.case.feature, trial.case.endpoint), []).append(trial)
     for name in names:
-        for feature in features.FEATURES:
+        for feature in rows:
             mine = by_row.get((feature.id, name))
             if mine:
                 yield verdict.cell(feature, name, _settled(mine))

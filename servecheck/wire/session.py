@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import Literal
 
 import tenacity
 
@@ -136,6 +137,21 @@ class WireSession:
         headers = (("authorization", f"Bearer {wrong}"),) if wrong else ()
         data = b"" if body is None else self._json(body)
         return await self._send(step, method, root + path, data, anonymous=True, headers=headers)
+
+    async def request(
+        self,
+        step: str,
+        method: Literal["GET", "POST"],
+        path: str,
+        body: Json = None,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        server: bool = False,
+    ) -> Exchange:
+        """Send with headers of one's own."""
+        root = server_root(self.endpoint.base_url) if server else self.endpoint.base_url
+        data = b"" if body is None else self._json(body)
+        return await self._send(step, method, root + path, data, headers=tuple(headers))
 
     async def abort_after(
         self, step: str, path: str, body: Json, *, events: int | None = None, seconds: float | None = None
