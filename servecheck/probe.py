@@ -95,8 +95,9 @@ class Session(Protocol):
         *,
         content_type: str = "application/json",
         deadline: float | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> Exchange:
-        """POST bytes exactly as given."""
+        """POST bytes exactly as given, with headers of one's own."""
 
     async def get(self, step: str, path: str, *, deadline: float | None = None) -> Exchange:
         """GET below the API root."""

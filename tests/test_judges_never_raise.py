@@ -120,6 +120,7 @@ class Garbage:
         *,
         content_type: str = "application/json",
         deadline: float | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> Exchange:
         return self._send(step, f"/v1{path}", body.decode("latin-1") + content_type, deadline)
 

@@ -106,10 +106,11 @@ class WireSession:
         *,
         content_type: str = "application/json",
         deadline: float | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> Exchange:
         """POST bytes as they are below the API root."""
-        url = self.endpoint.base_url + path
-        return await self._send(step, "POST", url, body, content_type=content_type, deadline=deadline)
+        url, own = self.endpoint.base_url + path, tuple(headers)
+        return await self._send(step, "POST", url, body, content_type=content_type, deadline=deadline, headers=own)
 
     async def get(self, step: str, path: str, *, deadline: float | None = None) -> Exchange:
         """GET below the API root."""
