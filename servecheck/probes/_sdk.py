@@ -27,8 +27,10 @@ async def ask(
 def judge_faults(part: Part, check: str, made: sdk.Made, answer: reply.Answer, *, what: str) -> Finding:
     """Judge whether all fields have the types that the SDK declares: it hands them out unlooked at."""
     if not made.faults:
-        return part.held(check, f"{what} has the types that the SDK declares", answer)
-    return part.violated(check, f"{what} differs from the SDK's types: {'; '.join(made.faults)}", answer)
+        return part.held(check, f"no field of the {what} has another type than the SDK declares", answer)
+    return part.violated(
+        check, f"fields of the {what} that the SDK declares otherwise: {'; '.join(made.faults)}", answer
+    )
 
 
 def unread(part: Part, check: str, raised: sdk.Raised, answer: reply.Answer) -> Finding:

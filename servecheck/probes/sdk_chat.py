@@ -44,7 +44,7 @@ async def drive(session: Session, params: SdkChatParams, _: Transcript | None) -
     asked = {"messages": messages, "max_tokens": params.max_tokens, "temperature": 0}
     await ask(session, "plain", asked, plain=True)  # type: ignore[arg-type]
     await ask(session, "sdk", asked)  # type: ignore[arg-type]
-    await ask(session, "refused", {"messages": 7, "max_tokens": 4})
+    await ask(session, "refused", {"messages": "Say yes.", "max_tokens": 4})
 
 
 def judge(transcript: Transcript, _: SdkChatParams) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ def _answered(check: str, answer: reply.Reply | None) -> Finding:
             return _PART.undetermined(check, f"there is nothing whose types could be looked at: {made.what}", answer)
         return unread(_PART, check, made, answer)
     if check == _TYPES:
-        return judge_faults(_PART, check, made, answer, what="the completion")
+        return judge_faults(_PART, check, made, answer, what="completion")
     wrong = _wrong(made, answer)
     if wrong:
         return _PART.violated(check, wrong, answer)
@@ -71,7 +71,7 @@ def _answered(check: str, answer: reply.Reply | None) -> Finding:
 
 
 def _wrong(made: sdk.Made, answer: reply.Answer) -> str:
-    message, finish = made.message, dig(made.reply, "choices", 0, "finish_reason")
+    message, finish = made.message, made.finish
     content = dig(message, "content")
     if not isinstance(message, dict):
         return f"the SDK returns a completion whose first choice has no message: {quote(answer.exchange.body)}"
@@ -100,6 +100,8 @@ def _refused(answer: reply.Reply | None) -> Finding:
     if not raised.message:
         why = f"{raised.kind} without a message of the server: {quote(raised.text, 120)}"
         return _PART.violated(_MESSAGE, why, answer)
+    if raised.message.lstrip().startswith("<"):
+        return _PART.violated(_MESSAGE, f"{raised.kind} with a page for its message: {quote(raised.message)}", answer)
     return _PART.held(_MESSAGE, f"{raised.kind}: {quote(raised.message, 120)}", answer)
 
 

@@ -51,7 +51,7 @@ async def drive(session: Session, params: SdkStreamParams, _: Transcript | None)
     }
     await ask(session, "plain", asked, plain=True)  # type: ignore[arg-type]
     await ask(session, "sdk", asked)  # type: ignore[arg-type]
-    await ask(session, "refused", {"messages": 7, "max_tokens": 4, "stream": True})
+    await ask(session, "refused", {"messages": "Say yes.", "max_tokens": 4, "stream": True})
 
 
 def judge(transcript: Transcript, _: SdkStreamParams) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ def _answered(check: str, answer: reply.Reply | None) -> Finding:
             return _PART.undetermined(check, f"the SDK does not get that far: {made.what}", answer)
         return unread(_PART, check, made, answer)
     if check == _TYPES:
-        return judge_faults(_PART, check, made, answer, what="a chunk")
+        return judge_faults(_PART, check, made, answer, what="chunks")
     wrong = _unlike(made, answer) if check == _READS else _added(made, answer)
     if wrong:
         return _PART.violated(check, wrong, answer)
@@ -93,6 +93,8 @@ def _unlike(made: sdk.Made, answer: reply.Answer) -> str:
 
 
 def _added(made: sdk.Made, answer: reply.Answer) -> str:
+    if isinstance(made.reply, sdk.Raised):
+        return f"the SDK's helper raises {made.reply.kind} over the chunks: {quote(made.reply.text, 120)}"
     content, role = dig(made.message, "content"), dig(made.message, "role")
     if role != "assistant":
         return f"the chunks add up to the role {role!r} and not 'assistant'"
@@ -109,13 +111,8 @@ def _refused(answer: reply.Reply | None) -> Finding:
     raised = sdk.streamed(answer.exchange)
     if isinstance(raised, sdk.Raised):
         return _PART.held(_RAISES, raised.what, answer)
-    seen = answer.what
-    return _PART.violated(_RAISES, f"the SDK raises nothing and hands out {made_of(raised)}: {seen}", answer)
-
-
-def made_of(made: sdk.Made) -> str:
-    """Return what a caller gets where there should have been an exception."""
-    return f"{made.chunks} chunks" if made.chunks != 1 else "one chunk"
+    seen = f"the SDK raises nothing and hands out chunks ({raised.chunks}) where the server said {answer.what}"
+    return _PART.violated(_RAISES, seen, answer)
 
 
 PROBE = Probe(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from servecheck.read.text import dig, quote
 if TYPE_CHECKING:
     import httpx2
     import openai
+    from openai.types.chat import ChatCompletionChunk
 
 __all__ = ["Built", "Made", "Raised", "built", "made", "parsed", "streamed"]
 
@@ -65,12 +67,12 @@ class Raised:
 class Made:
     """What the SDK gives to its caller.
 
-    ``reply`` is the object (of a stream: what its own helper adds the chunks up to); ``faults`` are fields that have
-    another type than the SDK declares; ``texts`` are the pieces of the first choice's content in a stream of so many
-    ``chunks``; ``parsed`` is the instance that ``parse`` gives.
+    ``reply`` is the object (of a stream: what the SDK's helper adds the chunks up to, or raises over them); ``faults``
+    are fields that have another type than the SDK declares; ``texts`` are the pieces of the first choice's content in a
+    stream of so many ``chunks``; ``parsed`` is the instance that ``parse`` gives.
     """
 
-    reply: Json
+    reply: Json | Raised
     faults: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     chunks: int = 0
@@ -79,7 +81,12 @@ class Made:
     @property
     def message(self) -> Json:
         """The message of the first choice."""
-        return dig(self.reply, "choices", 0, "message")
+        return None if isinstance(self.reply, Raised) else dig(self.reply, "choices", 0, "message")
+
+    @property
+    def finish(self) -> Json:
+        """The finish reason of the first choice."""
+        return None if isinstance(self.reply, Raised) else dig(self.reply, "choices", 0, "finish_reason")
 
 
 # --------------------------------------------------------------------------- requests
@@ -159,34 +166,40 @@ def streamed(exchange: Exchange) -> Made | Raised:
     """Return what a stream amounts to for a caller who reads it to its end, and for one who has it added up."""
 
     def use(client: openai.OpenAI) -> Made | Raised:
-        from openai.lib.streaming.chat import ChatCompletionStreamState
         from openai.types.chat import ChatCompletionChunk
 
-        state = ChatCompletionStreamState()
-        stream = _call(client, {**_asked(exchange), "stream": True}, ())
+        chunks = list(_call(client, {**_asked(exchange), "stream": True}, ()))
         texts: list[str] = []
         faults: list[str] = []
-        count = 0
-        for chunk in stream:
+        for chunk in chunks:
             if not isinstance(chunk, ChatCompletionChunk):
                 return Raised(kind="nothing", text=f"and hands out {type(chunk).__name__} for a chunk")
-            count += 1
-            faults += [
-                f for f in _faults(ChatCompletionChunk, chunk.to_json(warnings=False).encode()) if f not in faults
-            ]
+            faults += _faults(ChatCompletionChunk, chunk.to_json(warnings=False).encode())
             delta = chunk.choices[0].delta if chunk.choices else None
             if delta is not None and chunk.choices[0].index == 0 and delta.content:
                 texts.append(delta.content)
-            state.handle_chunk(chunk)
-        snapshot = state.current_completion_snapshot
         return Made(
-            reply=json.loads(snapshot.to_json(warnings=False)),
+            reply=_added_up(chunks),
             faults=tuple(dict.fromkeys(faults))[:_SHOWN],
             texts=tuple(texts),
-            chunks=count,
+            chunks=len(chunks),
         )
 
     return _used(exchange, use)
+
+
+def _added_up(chunks: Sequence[ChatCompletionChunk]) -> Json | Raised:
+    """Return what the SDK's own helper makes of chunks; who only reads them does not need it."""
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+
+    state = ChatCompletionStreamState()
+    try:
+        for chunk in chunks:
+            state.handle_chunk(chunk)
+        added: Json = json.loads(state.current_completion_snapshot.to_json(warnings=False))
+    except _RAISED as error:
+        return Raised(kind=type(error).__name__, text=str(error))
+    return added
 
 
 def _whole(result: Any, body: bytes) -> Made | Raised:  # noqa: ANN401
@@ -224,7 +237,8 @@ def _used(exchange: Exchange, use: Callable[[openai.OpenAI], Made | Raised]) -> 
         headers = [(name, value) for name, value in exchange.response_headers if name.lower() not in unsafe]
         return httpx2.Response(exchange.status or 500, headers=headers, content=exchange.body)
 
-    with _client(hand_out) as client:
+    # A value of another type makes pydantic warn where the SDK copies it; that it is there is said by other means.
+    with _client(hand_out) as client, warnings.catch_warnings(action="ignore"):
         try:
             return use(client)
         except openai.APIStatusError as error:
