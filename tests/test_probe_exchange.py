@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft7Validator
 
 from servecheck import features, plan, read_run, run_suite, scenario
 from servecheck.errors import NothingSelected, UnknownName, UsageError
@@ -17,6 +18,8 @@ from servecheck.probes._assertions import fault_of
 from servecheck.probes.exchange import PROBE, ExchangeParams
 from servecheck.reference import mock, mutants
 from servecheck.reference.server import ReferenceServer
+from servecheck.schema import publish
+from servecheck.yamlfile import read
 from tests import made
 from tests.trying import trials_of
 
@@ -445,6 +448,16 @@ def test_the_examples_hold_on_a_right_server() -> None:
         ("own.request-id", Status.SUPPORTED),
         ("own.streamed-usage-details", Status.SUPPORTED),
     ]
+
+
+@pytest.mark.parametrize("path", sorted(scenario.examples_dir().glob("*.yaml")), ids=lambda path: path.stem)
+def test_an_editor_takes_the_examples_and_not_a_misspelt_key(path: Path) -> None:
+    schema = publish.scenario_json_schema(discover())
+    text = path.read_text("utf-8")
+
+    assert [each.message for each in Draft7Validator(schema).iter_errors(read(path).data)] == []
+    assert not Draft7Validator(schema).is_valid(json.loads(json.dumps(read(path).data).replace('"expect"', '"expct"')))
+    assert "# yaml-language-server: $schema=../../servecheck/schema/scenario.v1.json" in text
 
 
 def test_the_level_of_a_check_is_the_one_that_its_author_gave() -> None:
