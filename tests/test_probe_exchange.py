@@ -232,6 +232,20 @@ def test_a_right_scenario_has_no_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        *("/rerank", "/score", "/classify", "/pooling", "/moderations", "/audio/transcriptions", "/images/generations"),
+        *("/files", "/batches", "/embedding", "/responses/compact", "/messages/count_tokens", "/models/some-model"),
+    ],
+)
+def test_a_route_that_few_servers_have_is_no_misspelt_one(tmp_path: Path, path: str) -> None:
+    # Only what is one letter away from a route of the API is taken for it.
+    expected = ["/embedding | no such route: /embedding | did you mean '/embeddings'?"] if path == "/embedding" else []
+    assert complaints(tmp_path, request(f"path: {path}")) == expected
+    assert complaints(tmp_path, request(f"path: {path}\n      root: server")) == []
+
+
+@pytest.mark.parametrize(
     ("expected", "line"),
     [
         ("/chat/completion | no such route: /chat/completion | did you mean '/chat/completions'?",

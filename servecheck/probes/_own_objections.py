@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
 from servecheck.endpoints import looks_secret
 from servecheck.plainwords import Complaint, Key, suggest
@@ -13,8 +14,9 @@ from servecheck.probes._own_steps import CODE_CLASSES, NONCE, Expect, Step, refe
 
 __all__ = ["generates", "objections"]
 
-_GENERATES = ("/chat/completions", "/completions", "/responses", "/messages", "/generate")
-_ROUTES = (*_GENERATES, "/models", "/embeddings", "/tokenize", "/detokenize", "/health", "/metrics", "/version")
+_GENERATES = ("/chat/completions", "/completions", "/responses", "/messages", "/generate", "/completion", "/infill")
+_ROUTES = ("/chat/completions", "/completions", "/responses", "/messages", "/models", "/embeddings")
+_ALMOST = 0.85  # a letter too many or too few; a gateway's own route is seldom that near to one of the API
 _TOKEN_IDS = frozenset(
     {"allowed_token_ids", "stop_token_ids", "prompt_token_ids", "token_ids", "input_ids", "tokens", "bad_token_ids"}
 )
@@ -89,9 +91,8 @@ def _path(step: Step, at: Key) -> Iterator[Complaint]:
     elif step.root == "api" and re.match(r"/v\d+(/|$)", path):
         hint = f"write {re.sub(r'^/v[0-9]+', '', path) or '/models'}, or root: server"
         yield Complaint(at=here, message="the API root ends in a version already", suggestion=hint)
-    elif plain not in _ROUTES and (hint := suggest(plain, _ROUTES)).startswith("did you mean"):
-        # Close to a route of the API and not it: a gateway's own route is seldom one letter away from one.
-        yield Complaint(at=here, message=f"no such route: {plain}", suggestion=hint)
+    elif step.root == "api" and plain not in _ROUTES and (near := get_close_matches(plain, _ROUTES, 1, _ALMOST)):
+        yield Complaint(at=here, message=f"no such route: {plain}", suggestion=f"did you mean {near[0]!r}?")
 
 
 def _header(name: str, value: str, at: Key) -> Iterator[Complaint]:
