@@ -37,8 +37,8 @@ def run_suite(
     ``endpoints`` are ``NAME=URL``, ``models`` an ID or ``NAME=ID``, ``api_key_envs`` names of variables of ``environ``
     (this process's by default), all as on the command line; the first of several endpoints is the reference unless
     ``reference`` names another. ``rows`` are ids, groups or globs, ``scenarios`` files or folders instead of the
-    built-in ones, ``settings`` the suite, trials, deadlines and risks, ``workload`` a file of your own schemas and
-    tools, or a log of requests.
+    built-in ones (which ``Path("builtin")`` names), ``settings`` the suite, trials, deadlines and risks, ``workload`` a
+    file of your own schemas and tools, or a log of requests.
 
     Blocks until the run is over; inside an event loop, await :func:`servecheck.run.carry_out` instead. Raises
     ``UsageError`` and ``NothingSelected`` before anything was sent, and ``StoreError`` where ``folder`` is not empty.
@@ -51,7 +51,15 @@ def run_suite(
     own = load(workload) if workload is not None else None
     if own is not None and scenarios:
         chosen = scenario.with_patterns(chosen, probes=probes, features=features.BY_ID)
-    planned = plan.make(found, chosen, probes, settings=settings or plan.Settings(), globs=rows, workload=own)
+    planned = plan.make(
+        found,
+        chosen,
+        probes,
+        settings=settings or plan.Settings(),
+        globs=rows,
+        given=bool(scenarios) and scenario.BUILTIN not in scenarios,
+        workload=own,
+    )
     connect, instrument = runs.connector(env), runs.instrument_check(probes)
     asyncio.run(runs.carry_out(planned, probes, folder, connect, instrument=instrument))
     report = read_run(folder)

@@ -98,7 +98,12 @@ def _root(
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder to write; must be empty or not exist.")]
 Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full, migration or demo.")]
 Feature = Annotated[list[str] | None, typer.Option("--feature", help="Only rows that match this id, group or glob.")]
-ScenarioPath = Annotated[list[Path] | None, typer.Option("--scenario", help="A scenario file or folder of your own.")]
+ScenarioPath = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--scenario", help="A scenario file or folder of your own, instead of the built-in ones; `builtin` names those."
+    ),
+]
 Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
 ProfileName = Annotated[
     str | None,
@@ -341,6 +346,12 @@ def _builtin_scenarios() -> tuple[Scenario, ...]:
     return tuple(scenario.load_all([scenario.builtin_dir()], probes=_probes(), features=features.BY_ID))
 
 
+def _chosen(paths: list[Path] | None) -> bool:
+    from servecheck.scenario import BUILTIN
+
+    return bool(paths) and BUILTIN not in (paths or ())
+
+
 @functools.cache
 def _workload(path: Path) -> Workload:
     from servecheck.workload import load
@@ -360,7 +371,9 @@ def _plan(
     chosen, own = _scenarios(paths), _workload(workload) if workload is not None else None
     if own is not None and paths:
         chosen = scenario.with_patterns(chosen, probes=_probes(), features=features.BY_ID)
-    return plan.make(found, chosen, _probes(), settings=settings, globs=feature or [], workload=own)
+    return plan.make(
+        found, chosen, _probes(), settings=settings, globs=feature or [], given=_chosen(paths), workload=own
+    )
 
 
 def _say_workload(plan: Plan, *, quiet: bool) -> None:
@@ -845,8 +858,11 @@ def selftest(
 ) -> None:
     """Prove on built-in broken servers that the checks catch faults and leave harmless oddities alone."""
     from servecheck.reference.killmatrix import kill_matrix
+    from servecheck.scenario import examples_dir
 
-    matrix = kill_matrix(_probes(), _scenarios(None), everything=everything)
+    # The probe for a user's own checks is in no suite; the examples show what it is worth.
+    scenarios = [*_scenarios(None), *_scenarios([examples_dir()])]
+    matrix = kill_matrix(_probes(), scenarios, everything=everything)
     if as_json:
         typer.echo(json.dumps(matrix.as_json(), indent=2))
     else:

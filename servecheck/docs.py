@@ -155,9 +155,13 @@ def _probe(
     lines += ["", f"Habits: {', '.join(habits)}."]
     checks = ([f"[`{c.id}`](../checks.md#{c.id})", c.level.value, c.rule, _source(c.source)] for c in probe.checks)
     lines += ["", "## Checks", "", *_table(["Check", "Level", "Rule", "Source"], checks)]
+    if probe.by_params is not None:
+        lines[-1] = "Those that a scenario defines: [write your own check](../write-your-own-check.md)."
     lines += ["", "## Parameters", "", *_parameters(probe)]
     used = ([f"`{each.id}`", f"`{each.feature}`", each.title, each.why] for each in scenarios)
     lines += ["", "## Scenarios", "", *_table(["Scenario", "Row", "Title", "Why"], used)]
+    if not scenarios and probe.by_params is not None:
+        lines[-1] = "Yours. The seeded faults are those of the [examples](../../scenarios/examples)."
     seeded = ([f"`{m.id}`", m.sentence, _trips(m), _source(m.source) if m.source else "ours"] for m in faults)
     lines += ["", "## Seeded faults", "", "Broken servers on which the check named must say what is named.", ""]
     lines += _table(["Fault", "What is wrong", "Seen by", "Modelled on"], seeded)
@@ -367,7 +371,8 @@ def main() -> None:
     scenarios = scenario.load_all([scenario.builtin_dir()], probes=probes, features=features.BY_ID)
     folder = ROOT / "docs"
     made = pages(probes, scenarios, variants)
-    matrix = kill_matrix(probes, scenarios, everything=True)
+    examples = scenario.load_all([scenario.examples_dir()], probes=probes, features=features.BY_ID)
+    matrix = kill_matrix(probes, [*scenarios, *examples], everything=True)
     made["instrument.md"] = instrument_page(matrix, probes, variants, probes_digest(probes))
     for old in set((folder / "probes").glob("*.md")) - {folder / name for name in made}:
         old.unlink()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from servecheck.errors import UnknownName
 from servecheck.model import Feature, Kind, Risk
 
-__all__ = ["BY_ID", "FEATURES", "GROUPS", "get", "matching"]
+__all__ = ["BY_ID", "FEATURES", "GROUPS", "OWN", "get", "is_own", "matching", "with_own"]
+
+OWN = "own"
+"""The group of the rows that users name in scenarios of their own."""
 
 
 def _core(feature_id: str, title: str, question: str, risk: Risk = Risk.SAFE) -> Feature:
@@ -265,32 +270,51 @@ GROUPS: tuple[str, ...] = tuple(dict.fromkeys(feature.group for feature in FEATU
 """The groups in display order."""
 
 _WILDCARDS = frozenset("*?[")
+_OWN_ID = re.compile(rf"{OWN}\.[a-z0-9]+(?:[_-][a-z0-9]+)*")
+
+
+def is_own(feature_id: str) -> bool:
+    """Tell whether an id is one that users may give to a row of their own: ``own.`` and a word of theirs."""
+    return _OWN_ID.fullmatch(feature_id) is not None
+
+
+def with_own(named: Iterable[tuple[str, str]]) -> tuple[Feature, ...]:
+    """Return every row, and behind them a user's own ones among ``named`` (ids with titles) in the order of their ids.
+
+    They are core: who writes a check relies on what it demands.
+    """
+    titles: dict[str, str] = {}
+    for feature_id, title in named:
+        if is_own(feature_id):
+            titles.setdefault(feature_id, title)
+    return FEATURES + tuple(_core(feature_id, title, title) for feature_id, title in sorted(titles.items()))
 
 
 def get(feature_id: str) -> Feature:
-    """Return a row by its id.
+    """Return a row by its id; a user's own row is known by no more than that.
 
     Raises:
         UnknownName: there is no such row; the message names the nearest one.
     """
+    if is_own(feature_id):
+        return _core(feature_id, feature_id, feature_id)
     try:
         return BY_ID[feature_id]
     except KeyError:
         raise UnknownName("feature", feature_id, BY_ID) from None
 
 
-def matching(glob: str) -> tuple[Feature, ...]:
-    """Return the rows that a glob (``*``, ``?``, ``[…]``), an id or a group selects, in display order; case matters.
+def matching(glob: str, rows: tuple[Feature, ...] = FEATURES) -> tuple[Feature, ...]:
+    """Return those of ``rows`` that a glob (``*``, ``?``, ``[…]``), an id or a group selects, in order; case matters.
 
     A pattern may select nothing, since that is a question of what exists; a literal is a name, and must be one.
 
     Raises:
         UnknownName: ``glob`` has no wildcard and is neither an id nor a group; the message names the nearest.
     """
-    if glob in GROUPS:
-        return tuple(feature for feature in FEATURES if feature.group == glob)
+    named = tuple(feature for feature in rows if glob in (feature.id, feature.group))
+    if named:
+        return named
     if _WILDCARDS.isdisjoint(glob):
-        if glob not in BY_ID:
-            raise UnknownName("feature", glob, (*BY_ID, *GROUPS))
-        return (BY_ID[glob],)
-    return tuple(feature for feature in FEATURES if fnmatchcase(feature.id, glob))
+        raise UnknownName("feature", glob, dict.fromkeys(name for row in rows for name in (row.id, row.group)))
+    return tuple(feature for feature in rows if fnmatchcase(feature.id, glob))

@@ -41,7 +41,7 @@ Behind them stand settings that only some engines show, where they do: ``slots``
 the user declares.
 """
 
-_ANY_KIND = frozenset({"identity", "health", "metrics", "tokenize", "auth", "lora"})
+_ANY_KIND = frozenset({"identity", "health", "metrics", "tokenize", "auth", "lora", "own"})
 _ANY_KIND_ROWS = frozenset({"quantization.identity"})
 _GET_DEADLINE = 15.0
 _MOST_MODELS = 64  # of a list that a server may make as long as it likes

@@ -210,7 +210,7 @@ def _trial(
     hang = None if probe.despite_sickness else _hang(transcript)
     if hang is not None and not any(finding.check == STAYS_HEALTHY.id for finding in findings):
         findings = [hang]
-    places = {check.id: place for place, check in enumerate(probe.checks)}
+    places = {check.id: place for place, check in enumerate(probe.of(scenario.params).checks)}
     levelled = tuple(
         replace(finding, level=_level(finding, scenario, probe), scenario=scenario.id, trial=case.trial)
         for finding in sorted(findings, key=lambda finding: places.get(finding.check, -1))
@@ -228,4 +228,4 @@ def _trial(
 
 def _level(finding: Finding, scenario: Scenario, probe: Probe[Params]) -> Level:
     built_in = next((check for check in BUILT_IN_CHECKS if check.id == finding.check), None)
-    return scenario.level_of(built_in or probe.check(finding.check))
+    return scenario.level_of(built_in or probe.check(finding.check, scenario.params))

@@ -100,22 +100,26 @@ def make(
     *,
     settings: Settings,
     globs: Collection[str] = (),
+    given: bool = False,
     workload: Workload | None = None,
 ) -> Plan:
     """Choose and order; what probes run on the caller's own material is left out without a ``workload``.
+
+    ``given`` says that the scenarios are a user's choice and not the built-in suite.
 
     A literal name that does not exist raises ``UnknownName``; a selection that is empty raises ``NothingSelected``.
     """
     suite = SUITES.get(settings.suite)
     if suite is None:
         raise UnknownName("suite", settings.suite, SUITES)
-    wanted = {feature.id for glob in globs for feature in features.matching(glob)} if globs else None
     scenarios, planned = fill_in(scenarios, probes, workload)
+    rows = features.with_own((scenario.feature, scenario.title) for scenario in scenarios)
+    wanted = {feature.id for glob in globs for feature in features.matching(glob, rows)} if globs else None
     chosen: list[Scenario] = []
     skips: dict[str, Skip] = {}
-    for feature in features.FEATURES:
+    for feature in rows:
         mine = [scenario for scenario in scenarios if scenario.feature == feature.id]
-        picked, skip = _choose(feature, mine, probes, suite, settings, wanted)
+        picked, skip = _choose(feature, mine, probes, suite, settings, wanted, given=given)
         chosen += picked
         if skip is not None:
             skips[feature.id] = skip
@@ -145,9 +149,15 @@ def _choose(
     suite: Suite,
     settings: Settings,
     wanted: Collection[str] | None,
+    *,
+    given: bool,
 ) -> tuple[list[Scenario], Skip | None]:
     if wanted is not None and feature.id not in wanted:
         return [], Skip(feature=feature.id, code=SkipCode.NOT_SELECTED, reason="not named by --feature")
+    if not mine and given:
+        return [], Skip(
+            feature=feature.id, code=SkipCode.NOT_SELECTED, reason="no scenario that was given counts for it"
+        )
     if not mine:
         return [], Skip(feature=feature.id, code=SkipCode.NO_PROBE, reason="servecheck has no probe for this row yet")
     tagged = [scenario for scenario in mine if suite.tag is None or suite.tag in scenario.tags or wanted is not None]
@@ -168,9 +178,9 @@ def _nothing(globs: Collection[str], suite: Suite) -> str:
 
 def _estimate(chosen: Sequence[Scenario], probes: Mapping[str, Probe[Params]], settings: Settings) -> Estimate:
     trials = [settings.trials or scenario.trials or 1 for scenario in chosen]
-    used = [probes[scenario.probe] for scenario in chosen]
+    used = [probes[scenario.probe].of(scenario.params) for scenario in chosen]
     return Estimate(
-        requests=_OWN_REQUESTS + sum(probe.requests * count for probe, count in zip(used, trials, strict=True)),
-        prompt_tokens=sum(probe.prompt_tokens * count for probe, count in zip(used, trials, strict=True)),
-        output_tokens=sum(probe.output_tokens * count for probe, count in zip(used, trials, strict=True)),
+        requests=_OWN_REQUESTS + sum(cost.requests * count for cost, count in zip(used, trials, strict=True)),
+        prompt_tokens=sum(cost.prompt_tokens * count for cost, count in zip(used, trials, strict=True)),
+        output_tokens=sum(cost.output_tokens * count for cost, count in zip(used, trials, strict=True)),
     )

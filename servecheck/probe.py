@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,8 +20,9 @@ from servecheck.model import (
     Risk,
     Transcript,
 )
+from servecheck.plainwords import Complaint
 
-__all__ = ["Judgement", "P", "Params", "Probe", "Session"]
+__all__ = ["ByParams", "Judgement", "P", "Params", "Probe", "Session"]
 
 
 class Params(BaseModel):
@@ -36,6 +37,20 @@ Judgement = Iterable[Finding | Observed | NotApplicable]
 
 def _always(_: Endpoint, __: Fingerprint) -> str:
     return ""
+
+
+def _nothing(_: Params) -> Iterable[Complaint]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByParams:
+    """What of a probe may depend on its parameters: the checks that a scenario writes itself, and a trial's cost."""
+
+    checks: tuple[Check, ...]
+    requests: int
+    prompt_tokens: int
+    output_tokens: int
 
 
 class Session(Protocol):
@@ -80,8 +95,9 @@ class Session(Protocol):
         *,
         content_type: str = "application/json",
         deadline: float | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> Exchange:
-        """POST bytes exactly as given."""
+        """POST bytes exactly as given, with headers of one's own."""
 
     async def get(self, step: str, path: str, *, deadline: float | None = None) -> Exchange:
         """GET below the API root."""
@@ -99,6 +115,18 @@ class Session(Protocol):
         self, step: str, method: str, path: str, body: Json = None, *, wrong: str = "", server: bool = False
     ) -> Exchange:
         """Send without the endpoint's key, or with the ``wrong`` one; ``server`` means below the server's root."""
+
+    async def request(
+        self,
+        step: str,
+        method: Literal["GET", "POST"],
+        path: str,
+        body: Json = None,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        server: bool = False,
+    ) -> Exchange:
+        """Send with headers of one's own; ``server`` means below the server's root; ``None`` is no body."""
 
     async def abort_after(
         self, step: str, path: str, body: Json, *, events: int | None = None, seconds: float | None = None
@@ -121,7 +149,9 @@ class Probe(Generic[P]):
     sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
     nothing else. ``per_item`` probes run on what the caller brings, once for each item of a workload, and not at all
     without one: their built-in scenarios are patterns to fill in. ``requests``, ``prompt_tokens`` and ``output_tokens``
-    are the estimates per trial that ``--dry-run`` adds up.
+    are the estimates per trial that ``--dry-run`` adds up. ``by_params`` replaces them and the checks where they follow
+    from the parameters; ``object_to`` returns what is wrong with parameters whose types are right, for whoever loads a
+    scenario.
     """
 
     id: str
@@ -141,10 +171,23 @@ class Probe(Generic[P]):
     requests: int = 1
     prompt_tokens: int = 0
     output_tokens: int = 0
+    by_params: Callable[[P], ByParams] | None = None
+    object_to: Callable[[P], Iterable[Complaint]] = _nothing
 
-    def check(self, check_id: str) -> Check:
+    def of(self, params: P) -> ByParams:
+        """Return the checks and the cost of a trial with these parameters."""
+        if self.by_params is not None:
+            return self.by_params(params)
+        return ByParams(
+            checks=self.checks,
+            requests=self.requests,
+            prompt_tokens=self.prompt_tokens,
+            output_tokens=self.output_tokens,
+        )
+
+    def check(self, check_id: str, params: P | None = None) -> Check:
         """Return the probe's check of that id; a judge that names another is a bug, so this raises ``KeyError``."""
-        for check in self.checks:
+        for check in self.checks if params is None else self.of(params).checks:
             if check.id == check_id:
                 return check
         raise KeyError(f"probe {self.id!r} owns no check {check_id!r}")

@@ -27,9 +27,11 @@ from servecheck.join import recorded_unlike
 from servecheck.judging import BUILT_IN_CHECKS, Canaries, settle_hangs
 from servecheck.model import (
     Cell,
+    Check,
     Comparison,
     Endpoint,
     Exchange,
+    Feature,
     Fingerprint,
     Json,
     Level,
@@ -188,9 +190,9 @@ def read_back(
         probes_digest=today,
         requests=sum(cost.requests for cost in judged_run.costs),
         subjects=tuple(Subject(endpoint=endpoint, fingerprint=known) for endpoint, known in judged_run.subjects),
-        features=features.FEATURES,
+        features=judged_run.rows,
         cells=judged_run.cells,
-        groups=verdict.group_tallies(judged_run.cells, features.FEATURES),
+        groups=verdict.group_tallies(judged_run.cells, judged_run.rows),
         verdict=judged_run.answer,
         comparisons=judged_run.comparisons,
         reference=judged_run.reference,
@@ -200,7 +202,7 @@ def read_back(
         instrument=_instrument(header.get("instrument")) if same else instrument_check(probes),
         notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
         exchanges=reader.exchanges(shown),
-        checks={check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)},
+        checks=_checks(reader, probes),
         causes={row_key(row, hit.endpoint): hit.cause.title for hit in judged_run.causes for row in hit.rows},
         remedies={row_key(row, hit.endpoint): hit.cause.remedy for hit in judged_run.causes for row in hit.rows},
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
@@ -217,7 +219,7 @@ def read_back(
 
 
 def _met(judged_run: _Judged, expected: Iterable[Expectation], day: date) -> tuple[Met, ...]:
-    return expectations.apply(expected, judged_run.cells, judged_run.comparisons, features.FEATURES, day=day)
+    return expectations.apply(expected, judged_run.cells, judged_run.comparisons, judged_run.rows, day=day)
 
 
 def plan_of(folder: Path, probes: Probes) -> Plan:
@@ -269,6 +271,7 @@ class _Judged:
     probes: Probes
     profile: Profile | None = None
     subjects: tuple[tuple[Endpoint, Fingerprint], ...] = ()
+    rows: tuple[Feature, ...] = ()
     cells: tuple[Cell, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     confounders: tuple[str, ...] = ()
@@ -287,7 +290,8 @@ class _Judged:
         trials, _ = _trials(self.reader, self.probes)
         if self.profile is not None:
             trials = profiles.raised(trials, self.profile.musts)
-        self.cells = tuple(_cells(self.reader, names, trials))
+        self.rows = _rows(self.reader)
+        self.cells = tuple(_cells(self.reader, self.rows, names, trials))
         planned = _planned(self.reader)
         if planned is not None:
             counts_for = {one.id: one.feature for one in _scenarios(self.reader, self.probes).values()}
@@ -298,7 +302,7 @@ class _Judged:
         for name in names:
             if self.reference is not None and name != self.reference:
                 left, right = self.reference, name
-                rows = compare.compare(self.cells, features.FEATURES, left=left, right=right, fingerprints=fingerprints)
+                rows = compare.compare(self.cells, self.rows, left=left, right=right, fingerprints=fingerprints)
                 if self.workload is not None:
                     rows = with_items(rows, self.workload, left, right)
                 found += rows
@@ -311,7 +315,7 @@ class _Judged:
                 self.broken_on_both = tuple(dict.fromkeys((*self.broken_on_both, *both)))
         self.comparisons = tuple(found)
         self.confounders = (*recorded_unlike(self.reader.header), *self.confounders)
-        self.answer = verdict.decide(self.cells, self.comparisons, features.FEATURES, reference=self.reference)
+        self.answer = verdict.decide(self.cells, self.comparisons, self.rows, reference=self.reference)
         self.readiness = tuple(self._readiness(names, trials))
         if self.profile is not None:
             self.answer = self.readiness[0].verdict
@@ -322,7 +326,7 @@ class _Judged:
         """Yield what the run says of the profile it was made for, and of every built-in one that it can speak of."""
         if self.profile is not None:
             yield profiles.readiness(
-                self.profile, self.cells, self.comparisons, features.FEATURES, reference=self.reference, chosen=True
+                self.profile, self.cells, self.comparisons, self.rows, reference=self.reference, chosen=True
             )
             return
         ran = {cell.feature for cell in self.cells if cell.status is not Status.SKIPPED}
@@ -331,8 +335,8 @@ class _Judged:
                 continue  # a short look: everything would be unknown
             cells = self.cells
             if profile.musts:
-                cells = tuple(_cells(self.reader, names, profiles.raised(trials, profile.musts)))
-            yield profiles.readiness(profile, cells, self.comparisons, features.FEATURES, reference=self.reference)
+                cells = tuple(_cells(self.reader, self.rows, names, profiles.raised(trials, profile.musts)))
+            yield profiles.readiness(profile, cells, self.comparisons, self.rows, reference=self.reference)
 
 
 def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, Transcript]]:
@@ -364,7 +368,23 @@ def _canaries(end: CaseEnd, own: Mapping[str, Exchange]) -> Canaries:
     )
 
 
-def _cells(reader: RunReader, names: Iterable[str], trials: Sequence[Trial]) -> Iterable[Cell]:
+def _rows(reader: RunReader) -> tuple[Feature, ...]:
+    """Return the rows of a run: all that there are, and a user's own, planned or left out."""
+    scenarios = [_dict(item) for item in _list(reader.header.get("scenarios"))]
+    skips = [_dict(item) for item in _list(reader.header.get("skips"))]
+    named = [(str(item["feature"]), str(item["title"])) for item in scenarios]
+    return features.with_own([*named, *((str(item["feature"]), str(item["feature"])) for item in skips)])
+
+
+def _checks(reader: RunReader, probes: Probes) -> dict[str, Check]:
+    """Return the checks by id: the probes' own, those that every probe has, and those that the scenarios define."""
+    found = {check.id: check for probe in probes.values() for check in (*probe.checks, *BUILT_IN_CHECKS)}
+    for scenario in _scenarios(reader, probes).values():
+        found |= {check.id: check for check in probes[scenario.probe].of(scenario.params).checks}
+    return found
+
+
+def _cells(reader: RunReader, rows: Sequence[Feature], names: Iterable[str], trials: Sequence[Trial]) -> Iterable[Cell]:
     # A skip is of a row on every endpoint, or in joined runs on the one that it names.
     skips = {
         (str(skip["feature"]), _text(skip.get("endpoint"))): skip
@@ -376,7 +396,7 @@ def _cells(reader: RunReader, names: Iterable[str], trials: Sequence[Trial]) -> 
     for trial in trials:
         by_row.setdefault((trial.case.feature, trial.case.endpoint), []).append(trial)
     for name in names:
-        for feature in features.FEATURES:
+        for feature in rows:
             mine = by_row.get((feature.id, name))
             if mine:
                 yield verdict.cell(feature, name, _settled(mine))

@@ -47,7 +47,7 @@ Connect = Callable[[Endpoint], Transport]
 
 _CANARY_EVERY = 25
 _SECOND_LOOK = 3
-_PRIMED_GROUPS = ("structured", "tools", "streaming")
+_PRIMED_GROUPS = ("structured", "tools", "streaming", "own")
 _RECOVERY_SECONDS = 90.0
 """How long a server that went down may take to come up again (a supervisor restarts it) before it is given up."""
 

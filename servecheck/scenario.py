@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from servecheck.errors import Problem, ScenarioError, UsageError, nearest
-from servecheck.model import Check, Feature, Json, Level
+from servecheck.features import OWN, is_own
+from servecheck.model import Check, Feature, Json, Kind, Level
 from servecheck.plainwords import got, suggest
 from servecheck.probe import Params, Probe
 from servecheck.schema.scenario_v1 import FILE_SUFFIXES, ScenarioV1, file_parameters
 from servecheck.yamlfile import Document, Place, check, listed, read, read_text
 
 __all__ = [
+    "BUILTIN",
+    "RESERVED",
     "Scenario",
     "Tune",
     "builtin_dir",
     "collect",
+    "examples_dir",
     "load",
     "load_all",
     "other_format",
@@ -29,6 +33,13 @@ __all__ = [
 ]
 
 _WITH = ("with",)
+_EXAMPLES = "examples"
+
+BUILTIN = Path("builtin")
+"""What stands for the built-in suite among paths, unless there is a file or folder of that name."""
+
+RESERVED = ("server-stays-healthy", "reply-comes-within-the-deadline")
+"""The checks that every probe has; they are defined in :mod:`servecheck.judging`, which stands below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +84,30 @@ def builtin_dir() -> Path:
     raise UsageError("this installation has no built-in scenarios; install servecheck again, or give --scenario PATH")
 
 
+def examples_dir() -> Path:
+    """Return the folder of the worked examples, which no suite runs; raises as :func:`builtin_dir` does."""
+    return builtin_dir() / _EXAMPLES
+
+
 def collect(paths: Iterable[Path]) -> list[Path]:
     """Return the YAML files that paths stand for, in order and once: files as they are, folders recursively.
 
-    In a folder, what begins with ``_`` or ``.`` is left out: that is where files for ``X_file`` live. Raises
-    :class:`UsageError` for a path that does not exist and for a folder without YAML files.
+    :data:`BUILTIN` stands for the built-in suite.
+
+    In a folder, what begins with ``_`` or ``.`` is left out: that is where files for ``X_file`` live. The built-in
+    suite is without its examples. Raises :class:`UsageError` for a path that does not exist and for a folder without
+    YAML files.
     """
     found: dict[Path, Path] = {}
     for path in paths:
+        if path == BUILTIN and not path.exists():
+            path = builtin_dir()  # noqa: PLW2901
         if path.is_dir():
             files = [
                 file
                 for file in sorted((*path.rglob("*.yaml"), *path.rglob("*.yml")))
                 if not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
+                and not (_is_builtin(path) and file.relative_to(path).parts[0] == _EXAMPLES)
             ]
             if not files:
                 raise UsageError(f"no YAML file in {path}")
@@ -96,6 +118,13 @@ def collect(paths: Iterable[Path]) -> list[Path]:
         for file in files:
             found.setdefault(file.resolve(), file)
     return list(found.values())
+
+
+def _is_builtin(path: Path) -> bool:
+    try:
+        return path.resolve() == builtin_dir().resolve()
+    except UsageError:
+        return False
 
 
 def load(path: Path, *, probes: Mapping[str, Probe[Any]], features: Mapping[str, Feature]) -> Scenario:
@@ -147,6 +176,13 @@ def other_format(document: Document) -> str:
     return "" if match is None or nearest(match[1], ["scenario"]) else match[1]
 
 
+def _own_checks(scenario: Scenario, probes: Mapping[str, Probe[Any]]) -> list[str]:
+    """Return the ids of the checks that a scenario itself defines."""
+    probe = probes[scenario.probe]
+    known = {check.id for check in probe.checks}
+    return [check.id for check in probe.of(scenario.params).checks if check.id not in known]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
     path: Path
@@ -168,6 +204,7 @@ def _load_all(
     scenarios: list[Scenario] = []
     problems: list[Problem] = []
     owners: dict[str, Path] = {}
+    checks: dict[str, Path] = {}
     for file in collect(paths):
         opened = _opened(file)
         if opened.document and file.resolve() not in named and other_format(opened.document):
@@ -178,6 +215,11 @@ def _load_all(
             owner = owners.setdefault(said, file)
             if owner is not file:
                 found.append(opened.document.problem(("id",), f"the id {said!r} is taken by {owner}"))
+        if scenario and opened.document:
+            for check_id in _own_checks(scenario, probes):
+                owner = checks.setdefault(check_id, file)
+                if owner is not file:
+                    found.append(opened.document.problem(_WITH, f"the check {check_id!r} is taken by {owner}"))
         problems += listed(found)
         if scenario:
             scenarios.append(scenario)
@@ -200,6 +242,8 @@ def _examine(
     if probe and isinstance(data.get("with", {}), dict) and isinstance(document.data, dict):
         params, wrong = check(document, probe.params, at=_WITH, also=[f"{name}_file" for name in parameters])
         problems += wrong
+        if params is not None:
+            problems += _objections(document, probe, params, probes)
     problems += [*document.problems, *_unknown_names(document, data, probe, probes, features)]
     problems += _mismatched_id(document, data, opened.path)
     if problems or shape is None or params is None:
@@ -235,14 +279,20 @@ def _unknown_names(
 
     found: list[Problem] = []
     feature, said, needs, tune = (data.get(key) for key in ("feature", "probe", "needs", "tune"))
-    if isinstance(feature, str) and feature and feature not in features:
-        found.append(unknown("feature", feature, ("feature",), features, on_key=False))
+    if isinstance(feature, str) and feature and feature not in features and not is_own(feature):
+        found.append(_unknown_row(document, feature, features))
+    if isinstance(feature, str) and feature in features and probe and probe.by_params is not None:
+        kind = features[feature].kind
+        if kind is not Kind.JUDGED:
+            what = f"checks of your own give a status, and {feature!r} is a {kind.value} row"
+            hint = f"name a row of your own, such as {OWN}.{data.get('id', 'mine')}"
+            found.append(document.problem(("feature",), what, suggestion=hint))
     if isinstance(said, str) and said and probe is None:
         found.append(unknown("probe", said, ("probe",), probes, on_key=False))
     for index, need in enumerate(needs if isinstance(needs, list) else []):
         if not isinstance(need, str) or not need:
             continue
-        if need not in features:
+        if need not in features and not is_own(need):
             found.append(unknown("feature", need, ("needs", index), features, on_key=False))
         elif need == feature:
             found.append(document.problem(("needs", index), "a scenario cannot need the feature it counts for"))
@@ -254,6 +304,32 @@ def _unknown_names(
             if name not in checks
         ]
     return found
+
+
+def _unknown_row(document: Document, feature: str, features: Mapping[str, Feature]) -> Problem:
+    group, _, rest = feature.partition(".")
+    if group == OWN:
+        what = f"{feature!r} is no name for a row of your own"
+        hint = f"write {OWN}. and lower-case words, as {OWN}.request-id"
+        return document.problem(("feature",), what, suggestion=hint)
+    near = suggest(feature, features)
+    own = f"for a row of your own write {OWN}.{rest or group}"
+    return document.problem(("feature",), f"unknown feature {feature!r}", suggestion=near or own)
+
+
+def _objections(
+    document: Document, probe: Probe[Any], params: Params, probes: Mapping[str, Probe[Any]]
+) -> Iterable[Problem]:
+    """Yield what the probe has against parameters of the right types, and check ids that others own."""
+    for wrong in probe.object_to(params):
+        yield document.problem(_WITH + wrong.at, wrong.message, on_key=wrong.on_key, suggestion=wrong.suggestion)
+    if probe.by_params is not None:
+        taken = {check.id: owner.id for owner in probes.values() for check in owner.checks}
+        taken |= dict.fromkeys(RESERVED, "servecheck")
+        for at, place in document.places.items():
+            if at[:1] == _WITH and len(at) > 2 and at[-2] == "checks" and place.key and at[-1] in taken:
+                owner = taken[str(at[-1])]
+                yield document.problem(at, f"the check {at[-1]!r} belongs to {owner}", on_key=True)
 
 
 def _mismatched_id(document: Document, data: Mapping[str, Json], path: Path) -> list[Problem]:

@@ -7,7 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -28,10 +28,10 @@ from servecheck.model import (
 from servecheck.probe import Params, Probe
 from servecheck.probes import discover
 from servecheck.read.text import dig
-from servecheck.scenario import builtin_dir, load_all
+from servecheck.scenario import builtin_dir, examples_dir, load_all
 
 PROBES = discover()
-SCENARIOS = load_all([builtin_dir()], probes=PROBES, features=BY_ID)
+SCENARIOS = load_all([builtin_dir(), examples_dir()], probes=PROBES, features=BY_ID)
 ROUNDS = 12  # per kind of garbage; the seed is fixed, so a failure repeats
 
 _KEYS = (
@@ -120,6 +120,7 @@ class Garbage:
         *,
         content_type: str = "application/json",
         deadline: float | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> Exchange:
         return self._send(step, f"/v1{path}", body.decode("latin-1") + content_type, deadline)
 
@@ -144,6 +145,18 @@ class Garbage:
         self, step: str, method: str, path: str, body: Json = None, *, wrong: str = "", server: bool = False
     ) -> Exchange:
         return self._send(step, path if server else f"/v1{path}", body if body is not None else method + wrong, None)
+
+    async def request(
+        self,
+        step: str,
+        method: Literal["GET", "POST"],
+        path: str,
+        body: Json = None,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        server: bool = False,
+    ) -> Exchange:
+        return self._send(step, path if server else f"/v1{path}", body if body is not None else method, None)
 
     async def concurrently(self, steps: Sequence[Awaitable[Exchange]]) -> list[Exchange]:
         return [await step for step in steps]
@@ -254,7 +267,7 @@ def _parts(transcript: Transcript) -> list[Transcript]:
 @pytest.mark.parametrize("probe_id", sorted(PROBES))
 def test_no_reply_makes_a_probe_raise(probe_id: str, kind: str) -> None:
     probe = PROBES[probe_id]
-    names = {check.id for check in probe.checks}
+    names = {check.id for check in probe.of(params_of(probe)).checks}
     for seed in range(ROUNDS):
         for transcript in _parts(_driven(probe, seed, kind)):
             known = {exchange.id for exchange in transcript}

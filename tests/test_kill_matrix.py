@@ -18,7 +18,7 @@ from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
 
 PROBES = discover()
-SCENARIOS = scenario.load_all([scenario.builtin_dir()], probes=PROBES, features=features.BY_ID)
+SCENARIOS = scenario.load_all([scenario.builtin_dir(), scenario.examples_dir()], probes=PROBES, features=features.BY_ID)
 KNOWN = mutants.discover()
 _REFERENCE = Harmless(id="reference-server", server=ReferenceServer)
 _FAST_SECONDS = 10.0
@@ -40,6 +40,12 @@ ODDITIES = [
 def tried(probe: str, variant: Mutant | Harmless, model: str) -> tuple[Trial, ...]:
     mine = [each for each in SCENARIOS if each.probe == probe]
     return trials_on(served(variant, model), PROBES, mine)
+
+
+def checks_of(probe: str) -> set[str]:
+    """Return the ids of a probe's checks, those that its scenarios define among them."""
+    mine = [each for each in SCENARIOS if each.probe == probe]
+    return {check.id for each in mine for check in PROBES[probe].of(each.params).checks}
 
 
 def findings(trials: tuple[Trial, ...]) -> list[Finding]:
@@ -72,7 +78,7 @@ def test_every_check_has_been_seen_to_fail(probe: str) -> None:
     found, _ = KNOWN.get(probe, ((), ()))
     seen = {check for mutant in found for check, outcome in mutant.trips if outcome is not Outcome.HELD}
 
-    assert {check.id for check in PROBES[probe].checks} - seen == set()
+    assert checks_of(probe) - seen == set()
 
 
 def test_half_of_the_faults_are_known_from_the_field() -> None:
@@ -85,7 +91,7 @@ def test_half_of_the_faults_are_known_from_the_field() -> None:
 @pytest.mark.parametrize("probe", sorted(KNOWN))
 def test_mutants_name_checks_that_exist_and_sources_that_can_be_looked_up(probe: str) -> None:
     found, harmless = KNOWN[probe]
-    checks = {check.id for check in (*PROBES[probe].checks, *BUILT_IN_CHECKS)}
+    checks = checks_of(probe) | {check.id for check in BUILT_IN_CHECKS}
     named = {check for mutant in found for check, _ in mutant.trips}
     sources = [*(each.source for each in found if each.source), *(each.source for each in harmless if each.source)]
 

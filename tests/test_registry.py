@@ -22,6 +22,7 @@ ROOT = Path(servecheck.__file__).parent
 PROBES = discover()
 CHECKS = [check for probe in PROBES.values() for check in probe.checks] + list(BUILT_IN_CHECKS)
 SCENARIOS = scenario.load_all([scenario.builtin_dir()], probes=PROBES, features=features.BY_ID)
+EXAMPLES = scenario.load_all([scenario.examples_dir()], probes=PROBES, features=features.BY_ID)
 MODULES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -47,7 +48,7 @@ def test_every_probe_is_named_as_its_module_and_costs_something(name):
     assert f"probes/{name}.py" in MODULES
     assert probe.requests >= 1
     rows = {features.get(found.feature).kind for found in SCENARIOS if found.probe == name}
-    assert probe.checks or rows == {Kind.PROPERTY}, "only a value needs no rule"
+    assert probe.checks or probe.by_params or rows == {Kind.PROPERTY}, "only a value needs no rule"
     for field in probe.params.model_fields.values():
         assert field.description, f"{name}: every parameter is described"
 
@@ -66,6 +67,8 @@ def test_every_check_is_a_rule_with_a_source(check: Check):
 
 def test_mutants_belong_to_probes_and_trip_checks_that_exist():
     owned = {name: {check.id for check in (*probe.checks, *BUILT_IN_CHECKS)} for name, probe in PROBES.items()}
+    for found in EXAMPLES:
+        owned[found.probe] |= {check.id for check in PROBES[found.probe].of(found.params).checks}
     for name, (seeded, _) in mutants.discover().items():
         assert name in owned
         for mutant in seeded:
@@ -85,7 +88,16 @@ def test_every_scenario_is_named_as_its_file_and_counts_for_a_row_of_its_folder(
 
 
 def test_every_probe_is_used_by_a_scenario():
-    assert set(PROBES) == {found.probe for found in SCENARIOS}
+    assert set(PROBES) == {found.probe for found in [*SCENARIOS, *EXAMPLES]}
+
+
+def test_no_example_is_part_of_the_built_in_suite_or_of_a_built_in_row():
+    assert {found.id for found in SCENARIOS} & {found.id for found in EXAMPLES} == set()
+    assert all(features.is_own(found.feature) for found in EXAMPLES)
+
+
+def test_a_scenario_cannot_take_the_name_of_a_check_that_every_probe_has():
+    assert {check.id for check in BUILT_IN_CHECKS} == set(scenario.RESERVED)
 
 
 def test_the_published_schemas_are_fresh():
@@ -133,8 +145,9 @@ def roots(tree: ast.AST) -> set[str]:
 def test_only_wire_imports_an_http_client(path):
     clients = roots(MODULES[path]) & {"httpx", "httpx2", "httpcore", "requests", "aiohttp", "urllib3", "http"}
     # The embedded engine's readiness is its own business, without a client library.
-    assert clients == set() or path.startswith(("wire/", "embedded/"))
-    if not path.startswith("wire/"):
+    assert clients == set() or path.startswith(("wire/", "embedded/")) or path == "read/sdk.py"
+    # The SDK's client is handed a transport that stands in for a server: nothing is sent.
+    if not path.startswith("wire/") and path != "read/sdk.py":
         assert clients & {"httpx", "httpx2", "httpcore"} == set()
 
 

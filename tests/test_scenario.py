@@ -456,7 +456,7 @@ def test_a_path_without_scenarios_is_a_usage_error(path, expected):
 def test_lint_tells_the_problems_of_scenarios_and_endpoints_and_nothing_of_good_files():
     small("s/one.yaml")
     written("s/e.yaml", "schema: servecheck/endpoints/v1\nendpoints: {gpu: {base_url: 'ftp://x'}}\n")
-    written("s/x.yaml", "schema: servecheck/expectations/v1\n")
+    written("s/x.yaml", "schema: servecheck/notes/v1\n")
     written("s/two.yaml", SMALL)
 
     problems = lint([Path("s")], probes=PROBES, features=FEATURES)

@@ -21,4 +21,6 @@ def trials_of(probe: str, server: ReferenceServer, *, trials: int = 1) -> tuple[
 
 @functools.cache
 def _builtin() -> tuple[Scenario, ...]:
-    return tuple(scenario.load_all([scenario.builtin_dir()], probes=discover(), features=features.BY_ID))
+    return tuple(
+        scenario.load_all([scenario.builtin_dir(), scenario.examples_dir()], probes=discover(), features=features.BY_ID)
+    )

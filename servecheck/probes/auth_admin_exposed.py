@@ -11,12 +11,12 @@ nothing may have them all; so a list is a warning, and no list is no proof.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from servecheck.model import Check, Finding, Level, Mode, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._management import is_dangerous
 from servecheck.read import reply
 from servecheck.read.text import dig
 
@@ -25,21 +25,6 @@ __all__ = ["PROBE", "is_dangerous"]
 _CHECK = "no-admin-route-is-listed-without-a-key"
 _PART = Part(route=Route.NONE, mode=Mode.NONE)
 _SHOWN = 8
-_DANGEROUS = re.compile(
-    r"(?:^|/)(?:"
-    r"flush_cache|reset_(?:prefix|mm|encoder)_cache|release_\w+|resume_\w+|"
-    r"sleep|wake_?up|pause\w*|resume|continue_generation|abort_requests?|"
-    r"(?:init_|destroy_)?weights?_\w+|update_weights\w*|update_weight_\w+|reload\w*|load_model|reset|"
-    r"(?:un)?load_lora_adapter\w*|collective_rpc|scale_elastic_ep|fault_tolerance|"
-    r"(?:start|stop)_profile|slow_down|set_internal_state|configure_logging|pd_role_switch|hicache|"
-    r"shutdown|restart|stop|kill"
-    r")(?:$|/)"
-)
-
-
-def is_dangerous(path: str) -> bool:
-    """Tell whether a path manages the server: by its name, since it is never called."""
-    return _DANGEROUS.search(path) is not None
 
 
 async def drive(session: Session, _: Params, __: Transcript | None) -> None:

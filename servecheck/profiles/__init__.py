@@ -10,6 +10,7 @@ from typing import Any
 
 from servecheck import verdict, yamlfile
 from servecheck.errors import Problem, ScenarioError, UnknownName, UsageError, nearest
+from servecheck.features import is_own
 from servecheck.model import Cell, Comparison, Decision, Delta, Feature, Level, SkipCode, Status, Trial, Verdict
 from servecheck.schema.profile_v1 import ProfileV1
 
@@ -139,7 +140,7 @@ def _unknown(
     *,
     on_key: bool = False,
 ) -> Iterator[Problem]:
-    if row not in features:
+    if row not in features and not is_own(row):
         hint = nearest(row, features)
         words = f"did you mean {hint!r}?" if hint else "servecheck list features shows all of them"
         yield document.problem(at, f"unknown row {row!r}", on_key=on_key, suggestion=words)

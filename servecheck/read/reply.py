@@ -22,6 +22,7 @@ __all__ = [
     "completion",
     "error_message",
     "json_body",
+    "stream_error",
     "usage_of",
 ]
 
@@ -211,6 +212,20 @@ def error_event(body: Json) -> Json:
     if dig(body, "error") is not None:
         return dig(body, "error")
     return body if dig(body, "object") == "error" else None
+
+
+def stream_error(exchange: Exchange) -> Refusal | Failure | None:
+    """Return what the first error event of a stream says, ``None`` where there is none or the reply is no stream."""
+    if not is_stream(exchange):
+        return None
+    for event in sse.events(exchange.chunks).events:
+        try:
+            error = error_event(parse(event.data))
+        except ValueError:
+            continue
+        if error is not None:
+            return _error(exchange, error, "error event in a stream")
+    return None
 
 
 def is_stream(exchange: Exchange) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from servecheck.reference import fields
@@ -54,6 +55,7 @@ class ReferenceServer(ChatRoutes, CompletionRoutes):
     ``prompt_logprobs_of``
     ``check_model(body)``,                    refusals
     ``check_length(ids)``
+    ``request_id(request)``                   the header that gives ``x-request-id`` back
     ``deltas(job)``, ``choice(job, index)``,  generation: all choices, one choice, its tokens, a constrained answer
     ``steps(…)``, ``script(…)``
     ``candidates(job, index, prompt,          the model's distribution; ``context_of(job, index)`` is what it reads
@@ -93,9 +95,15 @@ class ReferenceServer(ChatRoutes, CompletionRoutes):
         """Return the reply to any request."""
         try:
             self.check_key(request)
-            return await self.route(request)
+            reply = await self.route(request)
         except ApiError as wrong:
-            return self.error(wrong, request)
+            reply = self.error(wrong, request)
+        return replace(reply, headers=(*reply.headers, *self.request_id(request)))
+
+    def request_id(self, request: Request) -> tuple[tuple[str, str], ...]:
+        """Return the header that gives a caller's own ``x-request-id`` back; none where there was none."""
+        said = request.headers.get("x-request-id")
+        return () if said is None else (("x-request-id", said),)
 
     async def route(self, request: Request) -> Reply:
         """Hand a request to the method of its route."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import Literal
 
 import tenacity
 
@@ -105,10 +106,11 @@ class WireSession:
         *,
         content_type: str = "application/json",
         deadline: float | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> Exchange:
         """POST bytes as they are below the API root."""
-        url = self.endpoint.base_url + path
-        return await self._send(step, "POST", url, body, content_type=content_type, deadline=deadline)
+        url, own = self.endpoint.base_url + path, tuple(headers)
+        return await self._send(step, "POST", url, body, content_type=content_type, deadline=deadline, headers=own)
 
     async def get(self, step: str, path: str, *, deadline: float | None = None) -> Exchange:
         """GET below the API root."""
@@ -136,6 +138,21 @@ class WireSession:
         headers = (("authorization", f"Bearer {wrong}"),) if wrong else ()
         data = b"" if body is None else self._json(body)
         return await self._send(step, method, root + path, data, anonymous=True, headers=headers)
+
+    async def request(
+        self,
+        step: str,
+        method: Literal["GET", "POST"],
+        path: str,
+        body: Json = None,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        server: bool = False,
+    ) -> Exchange:
+        """Send with headers of one's own."""
+        root = server_root(self.endpoint.base_url) if server else self.endpoint.base_url
+        data = b"" if body is None else self._json(body)
+        return await self._send(step, method, root + path, data, headers=tuple(headers))
 
     async def abort_after(
         self, step: str, path: str, body: Json, *, events: int | None = None, seconds: float | None = None

@@ -132,7 +132,10 @@ class Transport:
         headers, shown = self._headers, self._shown
         if outgoing.anonymous:
             headers, shown = _without_key(headers), _without_key(shown)
-        headers += outgoing.headers
+        # A header of the request's own stands in for ours of that name.
+        given = {name.lower() for name, _ in outgoing.headers}
+        headers = tuple(header for header in headers if header[0].lower() not in given) + outgoing.headers
+        shown = tuple(header for header in shown if header[0].lower() not in given)
         try:
             async with asyncio.timeout(outgoing.deadline):
                 ending, detail = await self._receive(outgoing, headers, arriving, sent)
