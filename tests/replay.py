@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -106,25 +106,43 @@ def _feature(name: str, value: Any) -> Any:
     return value is not None
 
 
-def concerns(asked: Event, body: Mapping[str, Any]) -> int:
-    """Return how many features of an entry's request a real one shares; -1 where it is of another kind."""
+def concerns(asked: Event, body: Mapping[str, Any], *, whole: bool) -> int:
+    """Return how many features of an entry's request a real one shares; -1 where it is of another kind.
+
+    ``whole`` entries have no stream among their replies, whatever their requests ask for.
+    """
     mine = dict(asked.get("body") or {})
+    if whole and any(name in mine for name in ("tools",)):
+        mine.pop("stream", None)
     names = [name for name in mine if name not in _PLAIN]
     for name in names:
+        if name == "tool_choice" and mine[name] == "auto" and body.get(name) != "none":
+            continue  # a call that is written wrongly is so however it came about
         if name == "top_logprobs" and "logprobs" in mine and mine.get("logprobs") is False:
             continue
         if _feature(name, mine[name]) != _feature(name, body.get(name)):
             return -1
     absent = [name for name in ("stream", "tools", "response_format") if name not in mine]
+    if mine.get("stream") and "tools" not in mine:
+        absent.remove("response_format")  # what is wrong with a stream is wrong with it whatever it says
     if any(_feature(name, body.get(name)) for name in absent):
+        return -1
+    if _roles(mine) - _roles(body):
+        return -1
+    many = re.search(r"(\d+) tools", asked.get("note") or "")
+    if many and len(body.get("tools") or ()) < int(many[1]) - 1:
         return -1
     if mine.get("logprobs") is not None and "top_logprobs" not in mine and body.get("top_logprobs"):
         return -1
-    if "tools" in mine and "tool_choice" not in mine and _feature("tool_choice", body.get("tool_choice")) != "auto":
-        return -1
-    if len(mine.get("tools") or ()) > 1 and len(body.get("tools") or ()) < 2:
+    if "tools" in mine and "tool_choice" not in mine and body.get("tool_choice") == "none":
         return -1
     return len(names)
+
+
+def _roles(body: Mapping[str, Any]) -> set[Any]:
+    messages = body.get("messages")
+    found = {each.get("role") for each in messages if isinstance(each, dict)} if isinstance(messages, list) else set()
+    return found & {"tool", "assistant"}
 
 
 # --------------------------------------------------------------------------- texts
@@ -194,7 +212,7 @@ def _stays(name: str, value: object, good: Mapping[str, Any], side: Mapping[str,
     """Tell whether a field that the entry leaves out is kept: it is what the request asked for, or belongs to all."""
     if name in good or name in side:
         return False
-    return value is not None and name not in {"system_fingerprint", "stop_reason", "refusal", *_THOUGHTS}
+    return value is not None and name not in {"stop_reason", "refusal", *_THOUGHTS}
 
 
 # --------------------------------------------------------------------------- streams
@@ -317,7 +335,6 @@ class Stream:
     async def events(self, real: AsyncIterator[Event]) -> AsyncIterator[Event | bytes]:
         """Yield events, and bytes where the side has something strange at this place."""
         side, good = self._side, self._good
-        strange = [each for each in side.strange if each not in good.strange] + list(good.strange)
         strange = list(side.strange)
         literal = side.text != good.text and not self._carries()
         said = False
@@ -382,12 +399,15 @@ class Stream:
             choice["delta"] = {**self._role, **delta}
             self._roles.add(index)
         made = {**event, "choices": [choice]}
-        made.pop("system_fingerprint", None)
         if len(self._side.chunk_ids) > len(self._good.chunk_ids):
             made["id"] = self._server.new_id("chatcmpl-")
         if self._side.usage_with_choices and not made.get("usage"):
             self._counted = getattr(self, "_counted", 0) + 1
-            made["usage"] = {"prompt_tokens": 10, "completion_tokens": self._counted, "total_tokens": 10 + self._counted}
+            made["usage"] = {
+                "prompt_tokens": 10,
+                "completion_tokens": self._counted,
+                "total_tokens": 10 + self._counted,
+            }
         return made
 
     def _thought(self, event: Event, thought: str) -> Iterator[Event]:
@@ -453,7 +473,7 @@ class Stream:
             made.pop("id", None)
         elif len(set(ids)) > 1:
             made["id"] = self._server.new_id("call_")
-        if right and not _same_json(bad, right) and right.startswith(bad):
+        if right and not _same_json(bad, right) and _bare(right).startswith(_bare(bad)):
             if not bad:
                 function["arguments"] = ""
             elif _closes(before + arguments):
@@ -496,6 +516,10 @@ class Stream:
         return {**self._template, "choices": [], "usage": side.usages[-1]}
 
 
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
 def _closes(text: str) -> bool:
     try:
         json.loads(text)
@@ -519,7 +543,7 @@ class Replay(ReferenceServer):
         super().__init__(**config)
         self.entry, self.side = entry, side
         self.played: set[int] = set()
-        self._times: dict[tuple[int, ...], int] = {}
+        self._times: dict[tuple[str, bytes], int] = {}
         self._dead = False
 
     async def reply(self, request: Request) -> Reply:
@@ -531,16 +555,18 @@ class Replay(ReferenceServer):
         if at is None or mine is None:
             return await super().reply(request)
         good = self.entry.good[min(at, len(self.entry.good) - 1)]
-        refused = (good.get("status") or 0) >= 400
+        refused = 400 <= (good.get("status") or 0) < 500
         body = self._json(request)
         real = await super().reply(request)
         refusable = any(name in body for name in _REFUSABLE & set(self.entry.request[at].get("body") or {}))
         if refused != (real.status >= 400) and not refusable:
             return real
+        if real.status in (401, 403, 404, 405):
+            return real  # a refusal for another reason
         self.played.add(at)
         following = self.entry.side(self.side)[at + 1 :]
         self._dead = bool(following) and following[0].get("connect") == "refused"
-        return await self._play(mine, good, real)
+        return await self._play(mine, good, real, body)
 
     def _json(self, request: Request) -> Event:
         try:
@@ -555,18 +581,21 @@ class Replay(ReferenceServer):
         found: dict[int, int] = {}
         for number, asked in enumerate(self.entry.request[: len(self.entry.side(self.side))]):
             if (asked["method"], asked["path"]) == (request.method, request.path):
-                score = concerns(asked, body)
+                whole = all("sse" not in reply for reply in (*self.entry.bad, *self.entry.good))
+                score = concerns(asked, body, whole=whole)
                 if score >= 0:
                     found[number] = score
         best = max(found.values(), default=-1)
         alike = tuple(number for number, score in found.items() if score == best)
         if not alike:
             return None
-        turn = self._times.get(alike, 0)
-        self._times[alike] = turn + 1
+        # An entry whose requests are equal speaks of the same request sent again.
+        key = (request.path, request.body)
+        turn = self._times.get(key, 0)
+        self._times[key] = turn + 1
         return alike[turn % len(alike)]
 
-    async def _play(self, mine: Event, good: Event, real: Reply) -> Reply:
+    async def _play(self, mine: Event, good: Event, real: Reply, body: Event) -> Reply:  # noqa: PLR0911
         if mine.get("connect") == "refused":
             self._dead = True
             raise Cut
@@ -578,9 +607,15 @@ class Replay(ReferenceServer):
         delay = (mine.get("delay_ms") or 0) / 1000
         if "sse" not in mine:
             if mine["status"] != 200 or isinstance(real.body, AsyncIterator):
-                return Reply(status=mine["status"], headers=headers, body=(mine.get("body") or "").encode(), delay=delay)
+                return Reply(
+                    status=mine["status"], headers=headers, body=(mine.get("body") or "").encode(), delay=delay
+                )
             try:
-                shape, right, said = json.loads(mine["body"]), json.loads(good.get("body") or "{}"), json.loads(real.body)
+                shape, right, said = (
+                    json.loads(mine["body"]),
+                    json.loads(good.get("body") or "{}"),
+                    json.loads(real.body),
+                )
             except ValueError:
                 return real
             if real.status != 200:
@@ -590,23 +625,31 @@ class Replay(ReferenceServer):
         if not isinstance(real.body, AsyncIterator):
             frames = b"".join(text.encode() + b"\n\n" for text in mine["sse"])
             return Reply(status=mine["status"], headers=headers, body=frames, delay=delay)
-        return Reply(status=mine["status"], headers=headers, body=self._streamed(mine, good, real.body), delay=delay)
+        return Reply(
+            status=mine["status"], headers=headers, body=self._streamed(mine, good, real.body, body), delay=delay
+        )
 
-    async def _streamed(self, mine: Event, good: Event, real: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _streamed(
+        self, mine: Event, good: Event, real: AsyncIterator[bytes], body: Event
+    ) -> AsyncIterator[bytes]:
         side = read_side(mine)
         other = read_side(good) if "sse" in good else side
         stream = Stream(side, other, self)
         delays = list(side.delays)
         buffered: list[bytes] = []
         holds = bool(delays) and len(delays) > 3 and not any(delays[1:])
+        # The entry's time is spread over as many tokens as were asked for, so that a long answer takes no hours.
+        tokens = body.get("max_tokens")
+        # A minute is told in six seconds: the deadline of these runs is a tenth of the real one.
+        pace = min(6.0, sum(delays[1:])) / max(len(delays), tokens if isinstance(tokens, int) else 64)
         sent = 0
         async for event in stream.events(_events(real)):
             piece = event if isinstance(event, bytes) else _DONE if "[DONE]" in event else self.frame(event)
             if holds:
                 buffered.append(piece)
                 continue
-            if delays and sent < len(delays) - 2:
-                await asyncio.sleep(delays[sent])
+            if len(delays) > 2 and b"[DONE]" not in piece:
+                await asyncio.sleep(pace if sent else delays[0])
             sent += 1
             yield piece
         if holds:
@@ -625,8 +668,3 @@ async def _events(real: AsyncIterator[bytes]) -> AsyncIterator[Event]:
         event = _parsed(piece.decode())
         if isinstance(event, dict):
             yield event
-
-
-def faults_of(found: Sequence[Entry], kind: str) -> list[Entry]:
-    """Return the entries of a kind."""
-    return [entry for entry in found if entry.kind == kind]
