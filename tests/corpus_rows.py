@@ -14,10 +14,9 @@ from servecheck.model import Outcome, Trial
 from servecheck.probes import discover
 from servecheck.reference import mutants
 from servecheck.reference.killmatrix import served, trials_on
-from servecheck.reference.mutants import Harmless, Mutant
 from tests.replay import ENTRIES, Entry, Replay
 
-__all__ = ["MEANING", "ROWS", "Tried", "active", "page", "tried"]
+__all__ = ["MEANING", "ROWS", "Tried", "active", "caught", "flagged", "harmless", "page", "results", "tried"]
 
 ROWS: dict[str, tuple[str, ...]] = {
     "B01": ("streaming.frames",),
@@ -176,7 +175,7 @@ class Tried:
     @property
     def decided(self) -> tuple[tuple[str, str, str], ...]:
         """The findings that say something is wrong; “could not tell” does not."""
-        return tuple(each for each in self.found if each[2] != Outcome.UNDETERMINED)
+        return tuple(each for each in self.found if each[2] not in (Outcome.UNDETERMINED, Outcome.HELD))
 
 
 @functools.cache
@@ -236,20 +235,90 @@ def _by_mutants(entry: Entry, rows: Sequence[str]) -> Tried:
     return Tried(entry=entry, how=", ".join(dict.fromkeys(names)) or "nothing", found=tuple(dict.fromkeys(found)))
 
 
-def harmless_citing(entry: Entry) -> list[str]:
-    """Return the harmless variations that cite an entry."""
-    return [
-        f"{probe}/{each.id}"
-        for probe, (_, odd) in mutants.discover().items()
-        for each in odd
-        if each.source == entry.source
+@functools.cache
+def results() -> tuple[tuple[Entry, Tried, Tried], ...]:
+    """Return every entry that has a probe, with what came of its bad and of its good side."""
+    return tuple((entry, tried(entry, "bad"), tried(entry, "good")) for entry in ENTRIES.values() if active(entry))
+
+
+def caught(bad: Tried, good: Tried) -> bool:
+    """Tell whether a bad side shows: a finding that did not hold, or a property with another value than it ought to."""
+    return bool(bad.decided) or bad.values != good.values or any("ignored" in value for value in bad.values)
+
+
+def harmless(entry: Entry) -> bool:
+    """Tell whether an entry's point is that nothing may be flagged: so it says, or its two sides are the same."""
+    return entry.expected == "must_not_flag" or entry.bad_is_good
+
+
+def flagged(good: Tried) -> list[str]:
+    """Return what was wrongly said of a good side. A refusal, and an overload that a server reports, are right."""
+    refusals = any(400 <= (reply.get("status") or 0) < 500 for reply in good.entry.good)
+    sick = any((reply.get("status") or 0) == 503 for reply in good.entry.good)
+    said = [
+        f"{row}: {check} {outcome}" for row, check, outcome in good.decided if not (refusals and outcome == "refused")
     ]
+    return said + ([] if sick else list(good.faults))
 
 
-def page(results: Sequence[tuple[Entry, Tried | None, Tried | None]]) -> str:
-    """Return the generated page."""
-    raise NotImplementedError(results)
+def page() -> str:
+    """Return docs/corpus.md, made of what really ran."""
+    found = results()
+    shown = [(entry, bad, good) for entry, bad, good in found if not harmless(entry)]
+    missed = [entry.id for entry, bad, good in shown if not caught(bad, good)]
+    wrong = [entry.id for entry, _, good in found if flagged(good)]
+    left = [entry for entry in ENTRIES.values() if not active(entry)]
+    lines = [
+        "<!-- made by `UPDATE_GOLDENS=1 pytest tests/test_corpus.py`; do not edit -->",
+        "",
+        "# The corpus of public faults",
+        "",
+        f"{len(ENTRIES)} faults that users reported in public trackers, each with a replay of the wrong behaviour and of",
+        "the right one ([what they are](../tests/corpus/README.md)). A side is laid over the reference server in the shape",
+        "that the entry gives it, whatever is asked; a fault of meaning is shown by the mutants that cite it. Then the",
+        "row's own probes look.",
+        "",
+        f"**{len(shown) - len(missed)} of {len(shown)} entries whose row has a probe are caught, {len(wrong)} of "
+        f"{len(found)} good sides are flagged.** {len(left)} entries wait for a probe.",
+        "",
+        f"Missed: {', '.join(missed) or 'none'}. Flagged although right: {', '.join(wrong) or 'none'}.",
+        "",
+        "| Entry | Report | Fault | Row | Shown by | What the row's checks say |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for entry, bad, good in found:
+        lines.append(
+            f"| {entry.id} | {_report(entry)} | {entry.fault} | {_rows(bad, entry)} | {_how(bad)} | {_said(bad, good)} |"
+        )
+    lines += ["", "## Left out", "", "| Entry | Report | Fault | Why |", "| --- | --- | --- | --- |"]
+    for entry in left:
+        lines.append(
+            f"| {entry.id} | {_report(entry)} | {entry.fault} | no probe yet: `{'`, `'.join(ROWS[entry.id])}` |"
+        )
+    return "\n".join(lines) + "\n"
 
 
-_: tuple[type[Mutant], type[Harmless]] = (Mutant, Harmless)
+def _report(entry: Entry) -> str:
+    name, _, number = entry.source.partition("#")
+    return f"[{entry.source}](https://github.com/{name}/issues/{number})"
+
+
+def _rows(bad: Tried, entry: Entry) -> str:
+    rows = {row for row, _, _ in bad.decided} or set(active(entry))
+    return ", ".join(f"`{row}`" for row in active(entry) if row in rows)
+
+
+def _how(bad: Tried) -> str:
+    return "replay" if bad.how == "replay" else ", ".join(f"`{name}`" for name in bad.how.split(", "))
+
+
+def _said(bad: Tried, good: Tried) -> str:
+    said = dict.fromkeys(f"`{check}` {outcome}" for _, check, outcome in bad.decided if outcome != "held")
+    if said:
+        return ", ".join(said)
+    if harmless(bad.entry):
+        return "nothing, which is right"
+    return f"{'; '.join(bad.values)}" if caught(bad, good) else "**missed**"
+
+
 assert set(ROWS) == set(ENTRIES)
