@@ -214,8 +214,7 @@ def _sort(trial: Trial, row: str, found: list[tuple[str, str, str]], faults: lis
     found += [(row, each.check, each.outcome.value) for each in trial.findings if each.outcome is not Outcome.HELD]
     if trial.fault is not None:
         faults.append(f"{row}: {trial.fault.reason}")
-    for seen in trial.observed:
-        values.append(f"{row}: {seen.value}")
+    values += [f"{row}: {seen.value}" for seen in trial.observed]
 
 
 def _by_mutants(entry: Entry, rows: Sequence[str]) -> Tried:
@@ -273,12 +272,12 @@ def page() -> str:
         "",
         "# The corpus of public faults",
         "",
-        f"{len(ENTRIES)} faults that users reported in public trackers, each with a replay of the wrong behaviour and of",
-        "the right one ([what they are](../tests/corpus/README.md)). A side is laid over the reference server in the shape",
-        "that the entry gives it, whatever is asked; a fault of meaning is shown by the mutants that cite it. Then the",
-        "row's own probes look.",
+        f"{len(ENTRIES)} faults that users reported in public trackers, each with a replay of the wrong behaviour and",
+        "of the right one ([what they are](../tests/corpus/README.md)). A side is laid over the reference server in",
+        "the shape that the entry gives it, whatever is asked; a fault of meaning is shown by the mutants that cite it.",
+        "Then the row's own probes look.",
         "",
-        f"**{len(shown) - len(missed)} of {len(shown)} entries whose row has a probe are caught, {len(wrong)} of "
+        f"**{len(shown) - len(missed)} of {len(shown)} entries whose row has a probe are caught, {len(wrong)} of",
         f"{len(found)} good sides are flagged.** {len(left)} entries wait for a probe.",
         "",
         f"Missed: {', '.join(missed) or 'none'}. Flagged although right: {', '.join(wrong) or 'none'}.",
@@ -287,9 +286,8 @@ def page() -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for entry, bad, good in found:
-        lines.append(
-            f"| {entry.id} | {_report(entry)} | {entry.fault} | {_rows(bad, entry)} | {_how(bad)} | {_said(bad, good)} |"
-        )
+        cells = (entry.id, _report(entry), entry.fault, _rows(bad, entry), _how(bad), _said(bad, good))
+        lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "## Left out", "", "| Entry | Report | Fault | Why |", "| --- | --- | --- | --- |"]
     for entry in left:
         lines.append(

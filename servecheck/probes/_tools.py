@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import jsonschema
-
 from servecheck.model import Finding, Json, Transcript
 from servecheck.probe import Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply
+from servecheck.read.instance import fault
 from servecheck.read.text import dig, parse, quote, string
 
 __all__ = [
@@ -127,9 +126,7 @@ def fault_of(arguments: str, schema: Json) -> str:
         value = parse(arguments)
     except ValueError as error:
         return f"not JSON: {error}"
-    errors = jsonschema.Draft202012Validator(schema if isinstance(schema, dict) else {}).iter_errors(value)
-    first = next(iter(errors), None)
-    return first.message if first is not None else ""
+    return fault(value, schema)
 
 
 def malformed(calls: Sequence[reply.ToolCall]) -> str:
@@ -138,9 +135,11 @@ def malformed(calls: Sequence[reply.ToolCall]) -> str:
         if not call.name:
             return "a call without a name"
         try:
-            parse(call.arguments)
+            value = parse(call.arguments)
         except ValueError as error:
             return f"arguments are not JSON ({error}): {quote(call.arguments)}"
+        if not isinstance(value, dict):
+            return f"arguments are JSON and no object: {quote(call.arguments)}"
     return ""
 
 
@@ -332,9 +331,9 @@ def _judge_arguments(
     yield part.held(checks.json, first, answer)
     check = checks.strict if strict else checks.loose
     for call in calls:
-        fault = fault_of(call.arguments, schema)
-        if fault:
-            why = f"{fault}: {quote(call.arguments, 60)}"
+        wrong = fault_of(call.arguments, schema)
+        if wrong:
+            why = f"{wrong}: {quote(call.arguments, 60)}"
             yield part.violated(check, why + ("" if strict else _HINT), answer)
             return
     yield part.held(check, f"valid: {first}", answer)

@@ -339,6 +339,15 @@ def _named(stream: _Frames) -> str:
     return ""
 
 
+def _indexed(stream: _Frames) -> str:
+    for place, body in enumerate(stream.chunks):
+        parts = dig(body, "choices")
+        for part in parts if isinstance(parts, list) else []:
+            if number(dig(part, "index")) is None:
+                return f"chunk {place + 1} has a choice with index {dig(part, 'index')!r}"
+    return ""
+
+
 _RULES: dict[str, Callable[[_Frames], str]] = {
     "stream-is-event-stream": _content_type,
     "events-are-json": lambda stream: stream.not_json,
@@ -356,6 +365,7 @@ _RULES: dict[str, Callable[[_Frames], str]] = {
     "model-is-constant": _constant("model"),
     "created-is-constant": _constant("created"),
     "chunk-object-is-named": _named,
+    "choices-have-an-index": _indexed,
 }
 
 _SSE = "https://html.spec.whatwg.org/multipage/server-sent-events.html"
@@ -430,6 +440,12 @@ PROBE = Probe(
             rule="Every chunk's object is “chat.completion.chunk”.",
             level=Level.SHOULD,
             source=_SOURCE,
+        ),
+        Check(
+            id="choices-have-an-index",
+            rule="Every choice in every chunk has its index; typed clients refuse a chunk without one.",
+            level=Level.SHOULD,
+            source="https://github.com/AmanCode22/deeperseeker/pull/8",
         ),
     ),
     params=StreamingFramesParams,

@@ -40,6 +40,7 @@ from servecheck.probes._tools import (
     written,
 )
 from servecheck.read import reply
+from servecheck.read.markup import call_mark
 from servecheck.read.text import dig, quote, string
 
 __all__ = ["PROBE"]
@@ -47,6 +48,7 @@ __all__ = ["PROBE"]
 _SOURCE = "https://platform.openai.com/docs/guides/function-calling"
 _CALLED, _FORM = "call-comes-back-as-a-call", "call-made-freely-is-well-formed"
 _FINISH, _MANY = "call-made-freely-finishes-with-tool-calls", "many-tools-are-accepted"
+_CLEAN = "no-markup-is-left-beside-a-call"
 _MODES = {"": Mode.NON_STREAM, "-stream": Mode.STREAM}
 _FREE = ("natural", "imitated")
 _WAYS = (*_FREE, "written")
@@ -140,6 +142,7 @@ def _judge(transcript: Transcript, suffix: str, part: Part) -> Iterator[Finding]
         yield judge_ids(_FORM, part, good)
         right = good.finish == "tool_calls"
         yield (part.held if right else part.violated)(_FINISH, f"finish_reason is {good.finish!r}", good)
+        yield _beside(part, good)
     elif calls_of(tries.get("written")):
         # What the model wrote is known to the letter here.
         why = f"“{_markup(transcript)}” was written, and came back with {malformed(calls_of(tries['written']))}"
@@ -153,6 +156,17 @@ _SAID = {
     "imitated": "a call that the model imitated",
     "written": "a call that the model was made to write",
 }
+
+
+def _beside(part: Part, answer: reply.Answer) -> Finding:
+    """Judge what stands beside a call: words may, marks of the format that the parser read may not.
+
+    A thought may hold them: models draft their calls there.
+    """
+    if mark := call_mark(answer.text):
+        why = f"the content beside the call holds {quote(mark, 40)}: {quote(answer.text)}"
+        return part.violated(_CLEAN, why, answer)
+    return part.held(_CLEAN, f"beside the call stands {quote(answer.text, 60) if answer.text else 'nothing'}", answer)
 
 
 def _leak(
@@ -231,6 +245,12 @@ PROBE = Probe(
             rule="finish_reason of an answer that calls a tool by itself is “tool_calls”.",
             level=Level.SHOULD,
             source="https://platform.openai.com/docs/api-reference/chat/object",
+        ),
+        Check(
+            id=_CLEAN,
+            rule="The text beside a call holds no marks of the format in which the model writes calls.",
+            level=Level.SHOULD,
+            source="https://github.com/FlashML-org/FreeToken/issues/203",
         ),
         Check(
             id=_MANY,

@@ -338,6 +338,31 @@ class EmptyDataEvents(ReferenceServer):
                 yield b"data:\n\n"
 
 
+class IndexMissing(ReferenceServer):
+    """Leaves the index out of every choice, since there is only one."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Drop the index where one choice was asked for."""
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                if job.n == 1:
+                    del choice["index"]
+            yield event
+
+
+class IndexCountsTokens(ReferenceServer):
+    """Gives as the index of the choice how many pieces came before this one."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Count up."""
+        place = 0
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                choice["index"] = place
+                place += 1
+            yield event
+
+
 class RoleIsNull(ReferenceServer):
     """Opens every choice with the role ``null``."""
 
@@ -667,6 +692,18 @@ MUTANTS = (
         server=EmptyDataEvents,
         trips=(("events-are-json", _V),),
         source="theopenco/llmgateway#2334",
+    ),
+    Mutant(
+        id="index-missing",
+        server=IndexMissing,
+        trips=(("choices-have-an-index", _V),),
+        source="AmanCode22/deeperseeker#8",
+    ),
+    Mutant(
+        id="index-counts-tokens",
+        server=IndexCountsTokens,
+        trips=(("one-finish-per-choice", _V),),
+        source="huggingface/text-generation-inference#1648",
     ),
     Mutant(id="role-is-null", server=RoleIsNull, trips=(("role-is-given", _V),)),
     Mutant(id="role-is-model", server=RoleIsModel, trips=(("role-is-given", _V),)),
