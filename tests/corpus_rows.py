@@ -274,7 +274,7 @@ def page() -> str:
         "",
         f"{len(ENTRIES)} faults that users reported in public trackers, each with a replay of the wrong behaviour and",
         "of the right one ([what they are](../tests/corpus/README.md)). A side is laid over the reference server in",
-        "the shape that the entry gives it, whatever is asked; a fault of meaning is shown by the mutants that cite it.",
+        "the shape that the entry gives it, whatever is asked; a fault of meaning is shown by mutants that cite it.",
         "Then the row's own probes look.",
         "",
         f"**{len(shown) - len(missed)} of {len(shown)} entries whose row has a probe are caught, {len(wrong)} of",

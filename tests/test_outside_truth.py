@@ -60,12 +60,19 @@ RECORDINGS = [json.loads(line) for line in (HERE / "toolcall_recordings" / "reco
 CALLED = [each for each in RECORDINGS if "truncated" not in each["tags"] and each["expected"]["tool_calls"]]
 CUT = [each for each in RECORDINGS if "truncated" in each["tags"]]
 CHECKS = _tools.Forced(
-    called="called", offered="offered", own_id="own-id", json="json", loose="loose", strict="strict", finish="finish"
+    called="called",
+    offered="offered",
+    own_id="own-id",
+    json="json",
+    loose="loose",
+    strict="strict",
+    finish="finish",
+    clean="clean",
 )
 
 
 def named(recording: dict[str, Any]) -> str:
-    return recording["id"]
+    return str(recording["id"])
 
 
 def calls_in(recording: dict[str, Any]) -> list[dict[str, Any]]:

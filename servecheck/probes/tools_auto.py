@@ -32,6 +32,7 @@ from servecheck.probes._tools import (
     function_of,
     holds_whole_call,
     imitated,
+    judge_beside,
     judge_ids,
     malformed,
     markup_of,
@@ -40,7 +41,6 @@ from servecheck.probes._tools import (
     written,
 )
 from servecheck.read import reply
-from servecheck.read.markup import call_mark
 from servecheck.read.text import dig, quote, string
 
 __all__ = ["PROBE"]
@@ -142,7 +142,7 @@ def _judge(transcript: Transcript, suffix: str, part: Part) -> Iterator[Finding]
         yield judge_ids(_FORM, part, good)
         right = good.finish == "tool_calls"
         yield (part.held if right else part.violated)(_FINISH, f"finish_reason is {good.finish!r}", good)
-        yield _beside(part, good)
+        yield judge_beside(_CLEAN, part, good)
     elif calls_of(tries.get("written")):
         # What the model wrote is known to the letter here.
         why = f"“{_markup(transcript)}” was written, and came back with {malformed(calls_of(tries['written']))}"
@@ -156,17 +156,6 @@ _SAID = {
     "imitated": "a call that the model imitated",
     "written": "a call that the model was made to write",
 }
-
-
-def _beside(part: Part, answer: reply.Answer) -> Finding:
-    """Judge what stands beside a call: words may, marks of the format that the parser read may not.
-
-    A thought may hold them: models draft their calls there.
-    """
-    if mark := call_mark(answer.text):
-        why = f"the content beside the call holds {quote(mark, 40)}: {quote(answer.text)}"
-        return part.violated(_CLEAN, why, answer)
-    return part.held(_CLEAN, f"beside the call stands {quote(answer.text, 60) if answer.text else 'nothing'}", answer)
 
 
 def _leak(

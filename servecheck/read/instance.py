@@ -74,6 +74,7 @@ def _pattern_properties(
                 yield from validator.descend(value, inner, path=name, schema_path=pattern)
 
 
-_Validator: Any = validators.extend(
+_extend: Any = validators.extend  # has no types
+_Validator: Any = _extend(
     jsonschema.Draft202012Validator, {"pattern": _pattern, "patternProperties": _pattern_properties}
 )

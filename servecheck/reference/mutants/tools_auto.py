@@ -71,24 +71,6 @@ class ToolsDropped(ReferenceServer):
         return Toolbox()
 
 
-class MarkBesideACall(ReferenceServer):
-    """Reads a call and leaves half of the mark that ended it in the content, as an engine did under load."""
-
-    def chat_choice(self, job: Job, answer: Answer) -> Event:
-        """Leave the mark in a whole reply."""
-        choice = super().chat_choice(job, answer)
-        if answer.calls:
-            choice["message"]["content"] = f"{answer.content}<|tool_call"
-        return choice
-
-    def chat_delta(self, job: Job, delta: Delta) -> Event:
-        """Leave the mark in a stream."""
-        made = super().chat_delta(job, delta)
-        if any(call.name for call in delta.calls):
-            made["content"] = f"{delta.content}<|tool_call"
-        return made
-
-
 class WrittenTwice(Changing):
     """Writes arguments as JSON twice over, so that they read as a string that holds an object."""
 
@@ -197,7 +179,7 @@ _FINISH, _MANY = "call-made-freely-finishes-with-tool-calls", "many-tools-are-ac
 MUTANTS = (
     Mutant(
         id="mark-beside-a-call",
-        server=MarkBesideACall,
+        server=shared.MarkBesideACall,
         trips=((_CLEAN, _V),),
         source="FlashML-org/FreeToken#203",
         models=_CALLING,
