@@ -124,7 +124,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "B157": ("responses.tools",),
     "B158": ("responses.stream",),
     "B159": ("health.ready",),
-    "B161": ("streaming.cancel",),
+    "B161": ("metrics.exposed",),
     "B162": ("streaming.frames",),
     "B163": ("chat.basic", "chat.max_tokens"),
     "B165": ("vision.image",),
