@@ -608,8 +608,8 @@ class Replay(ReferenceServer):
             raise Cut
         if mine.get("hang_ms"):
             await asyncio.sleep(_FOR_EVER)
-        if mine.get("status") is None:
-            return real
+        if mine.get("status") is None or mine.get("close") == "client":
+            return real  # it is the client that ends this one
         headers = tuple((mine.get("headers") or {}).items())
         delay = (mine.get("delay_ms") or 0) / 1000
         if "sse" not in mine:
