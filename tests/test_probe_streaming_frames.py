@@ -42,7 +42,11 @@ def spliced(place: int, *more: object) -> list[object]:
         pytest.param(spliced(-1, USAGE), {"finish-then-only-usage": V}, id="usage before the finish"),
         pytest.param([*PLAIN, event(finish="stop")], {"one-finish-per-choice": V}, id="two finishes"),
         pytest.param(PLAIN[:-1], {"one-finish-per-choice": V}, id="no finish"),
-        pytest.param(PLAIN[1:], {"role-is-given": V}, id="no role"),
+        pytest.param(PLAIN[1:], {}, id="no role in plain text"),
+        pytest.param([event({"role": None}), *PLAIN[1:]], {"role-is-given": V}, id="role null"),
+        pytest.param([event({"role": "model"}), *PLAIN[1:]], {"role-is-given": V}, id="another role"),
+        pytest.param(spliced(2, b"data:\n\n"), {"events-are-json": V}, id="an empty data line"),
+        pytest.param(spliced(2, b"event: ping\n\n"), {}, id="a name without data"),
         pytest.param(spliced(2, ROLE), {"role-comes-once-first": V}, id="role twice"),
         pytest.param(
             spliced(2, event({}, id="other")), {"id-is-constant": V, "choices-share-the-id": V}, id="another id"
@@ -62,6 +66,12 @@ def spliced(place: int, *more: object) -> list[object]:
 )
 def test_what_is_said_of_a_stream(events, expected):
     assert made.not_held(judged(made.stream("plain", events))) == expected
+
+
+def test_a_role_is_missed_where_tools_are_offered():
+    exchanges = (made.stream("plain", PLAIN), made.stream("tools", PLAIN[1:]))
+
+    assert made.not_held(judged(*exchanges)) == {"role-is-given": V}
 
 
 @pytest.mark.parametrize(

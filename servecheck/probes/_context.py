@@ -9,7 +9,7 @@ from servecheck.probe import Session
 from servecheck.probes._steps import answer_at, reply_at
 from servecheck.read import reply
 
-__all__ = ["ASKED", "ask_for_limit", "known_limit", "limit_in", "limit_of", "tokens_at"]
+__all__ = ["ASKED", "ask_for_limit", "known_limit", "limit_in", "limit_of", "tells_of_length", "tokens_at"]
 
 ASKED = 100_000_000
 """More output tokens than any server has room for: the refusal names the limit, and costs nothing."""
@@ -60,6 +60,12 @@ def limit_in(message: str, not_these: tuple[int, ...] = ()) -> int | None:
         if value not in not_these and _SMALLEST <= value <= _LARGEST and any(word in around for word in _WORDS):
             found.append(value)
     return min(found) if found else None
+
+
+def tells_of_length(*texts: str) -> bool:
+    """Tell whether a refusal says that a prompt is too long, in a number or in words."""
+    said = " ".join(texts).lower().replace("_", " ")
+    return any(word in said for word in (*_WORDS, "token", "too large", "too big"))
 
 
 def tokens_at(transcript: Transcript, step: str) -> int | None:

@@ -9,6 +9,7 @@ from servecheck.model import Json, NotApplicable, Transcript
 from servecheck.probe import Session
 from servecheck.probes._steps import answer_at
 from servecheck.read import reply
+from servecheck.read.markup import special_token
 from servecheck.read.text import dig, parse, string
 
 __all__ = ["ROOM", "THINK", "ask", "field_of", "marks", "no_thinking", "thinks", "tokens_in", "told_to"]
@@ -23,7 +24,6 @@ _FAMILIES = re.compile(
     r"</?(?:\w+:)?(?:think(?:ing)?|thought|reasoning|reflection)>"  # most families; some with a prefix
     r"|\[/?THINK\]|◁/?think▷|<\|/?think(?:ing)?\|>|<\|?channel\|?>|<\|(?:begin|end)_of_thought\|>"
 )
-_SPECIAL = re.compile(r"<[|｜][^<>|｜]{1,40}[|｜]>")
 
 
 def marks(text: str) -> str:
@@ -34,8 +34,7 @@ def marks(text: str) -> str:
 
 def tokens_in(text: str) -> str:
     """Return the first special token that is written out in a text, a mark of thinking too."""
-    found = _SPECIAL.search(text)
-    return found[0] if found else marks(text)
+    return special_token(text) or marks(text)
 
 
 def thinks(answer: reply.Reply | None) -> bool:

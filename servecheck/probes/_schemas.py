@@ -6,11 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 
-import jsonschema
-
 from servecheck.model import Finding, Json
 from servecheck.probes._findings import Part
 from servecheck.read import reply
+from servecheck.read.instance import fault
 from servecheck.read.partial import json_fault
 from servecheck.read.text import dig, parse, quote
 
@@ -105,9 +104,7 @@ def faults(text: str, schema: Json) -> str:
         instance = parse(text)
     except ValueError as error:
         return f"not JSON: {error}"
-    errors = jsonschema.Draft202012Validator(schema if isinstance(schema, dict) else {}).iter_errors(instance)
-    first = next(iter(errors), None)
-    return first.message if first is not None else ""
+    return fault(instance, schema)
 
 
 def looks_like_json(text: str) -> bool:

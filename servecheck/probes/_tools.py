@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import jsonschema
-
 from servecheck.model import Finding, Json, Transcript
 from servecheck.probe import Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply
+from servecheck.read.instance import fault
+from servecheck.read.markup import call_mark
 from servecheck.read.text import dig, parse, quote, string
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "function_of",
     "holds_whole_call",
     "imitated",
+    "judge_beside",
     "judge_forced",
     "judge_ids",
     "last_look",
@@ -127,9 +128,7 @@ def fault_of(arguments: str, schema: Json) -> str:
         value = parse(arguments)
     except ValueError as error:
         return f"not JSON: {error}"
-    errors = jsonschema.Draft202012Validator(schema if isinstance(schema, dict) else {}).iter_errors(value)
-    first = next(iter(errors), None)
-    return first.message if first is not None else ""
+    return fault(value, schema)
 
 
 def malformed(calls: Sequence[reply.ToolCall]) -> str:
@@ -138,9 +137,11 @@ def malformed(calls: Sequence[reply.ToolCall]) -> str:
         if not call.name:
             return "a call without a name"
         try:
-            parse(call.arguments)
+            value = parse(call.arguments)
         except ValueError as error:
             return f"arguments are not JSON ({error}): {quote(call.arguments)}"
+        if not isinstance(value, dict):
+            return f"arguments are JSON and no object: {quote(call.arguments)}"
     return ""
 
 
@@ -208,6 +209,7 @@ class Forced:
     loose: str
     strict: str
     finish: str
+    clean: str
 
 
 def judge_forced(
@@ -260,6 +262,7 @@ def judge_forced(
         yield part.held(checks.offered, f"called {quote(name)}", answer)
     yield judge_ids(checks.own_id, part, answer)
     yield from _judge_arguments(checks, part, answer, whole, dig(function, "parameters"), strict=strict)
+    yield judge_beside(checks.clean, part, answer)
     finish = answer.finish
     # Behind a length stop the first call is whole and another was begun; nothing is wrong with the reason.
     right = finish in ("tool_calls", "stop", "length")
@@ -267,8 +270,13 @@ def judge_forced(
 
 
 def judge_ids(check: str, part: Part, answer: reply.Answer) -> Finding:
-    """Judge that every call has one id, and no two have the same."""
+    """Judge that every call is a function and has one id, and that no two have the same."""
     calls = answer.first.tool_calls
+    # In a stream the type belongs to the first delta, which the row about streams judges.
+    given = [call for call in calls if call.kind is not None or answer.stream is None]
+    other = next((call for call in given if call.kind != "function"), None)
+    if other is not None:
+        return part.violated(check, f"the type of a call is {other.kind!r}, not 'function'", answer)
     changing = next((call for call in calls if len(call.ids) > 1), None)
     if changing is not None:
         why = f"one call has {len(changing.ids)} ids in its deltas, which clients count as many calls: "
@@ -277,6 +285,17 @@ def judge_ids(check: str, part: Part, answer: reply.Answer) -> Finding:
     if None in ids or len(set(ids)) != len(ids):
         return part.violated(check, f"ids are {ids}", answer)
     return part.held(check, f"id {quote(ids[0] or '', 40)}" if ids else "no call, no id", answer)
+
+
+def judge_beside(check: str, part: Part, answer: reply.Answer) -> Finding:
+    """Judge what stands beside a call: words may, marks of the format that the parser read may not.
+
+    A thought may hold them: models draft their calls there.
+    """
+    if mark := call_mark(answer.text):
+        why = f"the content beside the call holds {quote(mark, 40)}: {quote(answer.text)}"
+        return part.violated(check, why, answer)
+    return part.held(check, f"beside the call stands {quote(answer.text, 60) if answer.text else 'nothing'}", answer)
 
 
 def no_call(check: str, part: Part, answer: reply.Answer, control: reply.Reply | None, name: str) -> Finding:
@@ -332,9 +351,9 @@ def _judge_arguments(
     yield part.held(checks.json, first, answer)
     check = checks.strict if strict else checks.loose
     for call in calls:
-        fault = fault_of(call.arguments, schema)
-        if fault:
-            why = f"{fault}: {quote(call.arguments, 60)}"
+        wrong = fault_of(call.arguments, schema)
+        if wrong:
+            why = f"{wrong}: {quote(call.arguments, 60)}"
             yield part.violated(check, why + ("" if strict else _HINT), answer)
             return
     yield part.held(check, f"valid: {first}", answer)

@@ -20,6 +20,7 @@ from servecheck.model import Check, Exchange, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply
+from servecheck.read.markup import end_mark
 from servecheck.read.text import dig, garbage, number, quote, string
 
 __all__ = ["PROBE"]
@@ -82,6 +83,9 @@ def _judge(answer: reply.Reply, names: set[str]) -> Iterator[Finding]:
         yield _PART.violated("text-is-not-garbage", f"{sign}: {quote(answer.text)}", answer)
     else:
         yield _PART.held("text-is-not-garbage", f"readable: {quote(answer.text, 60)}", answer)
+    mark = end_mark(answer.text)
+    said = f"the text holds {quote(mark, 40)}: {quote(answer.text)}" if mark else "no special token is written out"
+    yield (_PART.violated if mark else _PART.held)("text-holds-no-special-tokens", said, answer)
     role = answer.first.role
     said = f"role is {role!r}"
     yield (_PART.held if role == "assistant" else _PART.violated)("role-is-assistant", said, answer)
@@ -168,6 +172,12 @@ PROBE = Probe(
             rule="The text is not one character over and over, replacement characters, or without letters.",
             level=Level.MUST,
             source="https://github.com/vllm-project/vllm/issues/13035",
+        ),
+        Check(
+            id="text-holds-no-special-tokens",
+            rule="The text holds no special token of the chat format, such as the one that ends a turn.",
+            level=Level.SHOULD,
+            source="https://github.com/moltis-org/moltis/issues/306",
         ),
         Check(
             id="role-is-assistant",

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from servecheck.model import Check, Ending, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
-from servecheck.probes._context import ASKED, ask_for_limit, known_limit, limit_in, tokens_at
+from servecheck.probes._context import ASKED, ask_for_limit, known_limit, tells_of_length, tokens_at
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import filler, reply_at, sent
 from servecheck.read import reply
@@ -107,7 +107,7 @@ def _judge_over(
 ) -> Iterator[Finding]:
     answer = reply_at(transcript, step)
     if isinstance(answer, reply.Refusal):
-        yield from _judge_refusal(part, answer, limit, params)
+        yield from _judge_refusal(part, answer, params)
     elif isinstance(answer, reply.Failure):
         yield part.violated(_REFUSED, f"a prompt longer than {limit} tokens: {answer.what}", answer)
     elif answer is None:
@@ -123,21 +123,29 @@ def _judge_over(
         yield part.violated(_REFUSED, f"{why}: {quote(answer.text, 40)}", answer, limit=limit, prompt_tokens=took)
 
 
-def _judge_refusal(part: Part, refusal: reply.Refusal, limit: int, params: ContextLimitParams) -> Iterator[Finding]:
+def _judge_refusal(part: Part, refusal: reply.Refusal, params: ContextLimitParams) -> Iterator[Finding]:
     exchange = refusal.exchange
-    yield part.held(_REFUSED, f"a prompt longer than {limit} tokens is refused: {refusal.what}", refusal)
+    yield part.held(_REFUSED, f"a prompt longer than the limit is refused: {refusal.what}", refusal)
     if part.mode is Mode.STREAM:
         by_status = exchange.status == refusal.code
         why = f"HTTP {exchange.status}" + ("" if by_status else f", and {refusal.code} only in an event of the stream")
         yield (part.held if by_status else part.violated)(_STATUS, why, refusal)
-    named = str(limit) in refusal.message or limit_in(refusal.message) is not None
-    why = f"the refusal {'names' if named else 'does not name'} the limit: {quote(refusal.message, 120)}"
+    named = tells_of_length(refusal.message, str(dig(_body_of(refusal), "error", "code") or ""))
+    why = f"the refusal {'tells' if named else 'does not tell'} of the length: {quote(refusal.message, 120)}"
     yield (part.held if named else part.violated)(_NAMED, why, refusal)
     took = exchange.ended_at
     quick = took <= params.quick_seconds
     yield (part.held if quick else part.violated)(
         _QUICK, f"refused after {took:.1f} s", refusal, seconds=round(took, 3)
     )
+
+
+def _body_of(refusal: reply.Refusal) -> Json:
+    """Return the JSON of a refusal's body, ``None`` where it has none."""
+    try:
+        return parse(refusal.exchange.body)
+    except ValueError:
+        return None
 
 
 def _judge_output(transcript: Transcript, limit: int | None) -> Iterator[Finding]:
@@ -171,9 +179,8 @@ def _judge_shapes(transcript: Transcript) -> Iterator[Finding]:
 
 def _shape(refusal: reply.Refusal) -> str:
     """Return in words where a refusal's message is."""
-    try:
-        body = parse(refusal.exchange.body)
-    except ValueError:
+    body = _body_of(refusal)
+    if body is None:
         return "no JSON"
     where = (
         (("error", "message"), "error.message"),
@@ -214,7 +221,7 @@ PROBE = Probe(
         ),
         Check(
             id=_NAMED,
-            rule="The refusal says how long a prompt may be.",
+            rule="The refusal says that it is about the length of the prompt.",
             level=Level.SHOULD,
             source=_SOURCE,
         ),

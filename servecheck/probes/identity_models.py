@@ -1,7 +1,8 @@
 """``GET /v1/models`` lists the model that requests name.
 
 What it does: asks for the list and looks for the configured model in it, for entries of the documented shape, for ids
-that come twice, and for a ``max_model_len`` that makes sense: a length for every model, or for none.
+that come twice, and for a ``max_model_len`` that makes sense: a length for every model, or for none. Then sends a short
+request that names the model as the list spells it. The other models are not asked: on some servers that loads them.
 
 Why it matters: clients and gateways choose a model from this list; one that is missing cannot be routed to.
 
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, Route, Transcript
+from servecheck import canary
+from servecheck.model import Check, Ending, Exchange, Finding, Json, Level, Mode, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply
@@ -20,18 +22,23 @@ from servecheck.read.text import dig, number, quote, string
 
 __all__ = ["PROBE"]
 
+_USABLE = "listed-model-can-be-named"
 _SOURCE = "https://platform.openai.com/docs/api-reference/models/list"
 _PART = Part(route=Route.NONE, mode=Mode.NONE)
 
 
 async def drive(session: Session, _: Params, __: Transcript | None) -> None:
-    """Ask for the list."""
-    await session.get("models", "/models")
+    """Ask for the list, and for a few tokens of the model in it."""
+    listed = await session.get("models", "/models")
+    if listed.ending is Ending.DEADLINE:  # the first use of a route may be slow; twice is a hang
+        await session.get("models-again", "/models")
+    path, body = canary.request(session.endpoint.kind or "chat")
+    await session.post("named", path, dict(body))
 
 
 def judge(transcript: Transcript, _: Params) -> Iterator[Finding]:
     """Judge the list against the model that this run's requests name."""
-    exchange = transcript.get("models")
+    exchange = transcript.get("models-again") or transcript.get("models")
     if exchange is None:
         yield _PART.undetermined("models-are-listed", "the list was not asked for")
         return
@@ -42,6 +49,7 @@ def judge(transcript: Transcript, _: Params) -> Iterator[Finding]:
         yield _PART.violated("models-are-listed", body.what, exchange)
     else:
         yield from _judge_list(exchange, dig(body, "data"), transcript.model)
+        yield from _judge_use(exchange, dig(body, "data"), transcript)
 
 
 def _judge_list(exchange: Exchange, entries: Json, model: str | None) -> Iterator[Finding]:
@@ -65,6 +73,22 @@ def _judge_list(exchange: Exchange, entries: Json, model: str | None) -> Iterato
         yield _PART.violated("configured-model-is-listed", why, exchange)
     yield _shape(exchange, entries, names)
     yield from _lengths(exchange, entries)
+
+
+def _judge_use(exchange: Exchange, entries: Json, transcript: Transcript) -> Iterator[Finding]:
+    """Judge whether the listed model can be named; a server that is sick says nothing about its names."""
+    named, model = transcript.get("named"), transcript.model
+    listed = [string(dig(entry, "id")) for entry in entries] if isinstance(entries, list) else []
+    if named is None or model is None or model not in listed:
+        return
+    missing = reply.not_answered(named)
+    if isinstance(missing, reply.Refusal):
+        why = f"{quote(model, 60)} is listed, and a request that names it is refused: {missing.what}"
+        yield _PART.violated(_USABLE, why, exchange, named)
+    elif missing is not None:
+        yield _PART.undetermined(_USABLE, f"a request that names {quote(model, 60)}: {missing.what}", named)
+    else:
+        yield _PART.held(_USABLE, f"a request that names {quote(model, 60)} is answered", exchange, named)
 
 
 def _shape(exchange: Exchange, entries: list[Json], names: list[str]) -> Finding:
@@ -127,9 +151,18 @@ PROBE = Probe(
             level=Level.SHOULD,
             source="https://docs.vllm.ai/en/latest/api/vllm/entrypoints/openai/protocol/",
         ),
+        Check(
+            id=_USABLE,
+            rule="A request that names a model as the list spells it is not refused.",
+            level=Level.MUST,
+            source="https://github.com/sgl-project/sglang/issues/12745",
+        ),
     ),
     params=Params,
     drive=drive,
     judge=judge,
-    requests=1,
+    despite_sickness=True,
+    requests=2,
+    prompt_tokens=32,
+    output_tokens=32,
 )

@@ -2,7 +2,8 @@
 
 What it does: reads ``/metrics``, asks for a short answer, and reads again until the token counters have moved (a few
 seconds at most). Compares the names with what the engine's release exposes; a series under its older name, or as Ray
-republishes it, counts as there.
+republishes it, counts as there. Then hangs up on a stream, and sees whether the engine's count of aborted requests, if
+it has one, knows of it.
 
 Why it matters: routers balance and autoscalers scale by these names; a renamed gauge reads as "no load" and nothing
 reports an error.
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from servecheck import canary
-from servecheck.model import Check, Exchange, Finding, Level, Mode, Route, Transcript
+from servecheck.model import Check, Ending, Exchange, Finding, Json, Level, Mode, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply
@@ -36,6 +37,8 @@ _READABLE, _KEY, _MORE, _MOVE = (
     "promised-series-are-there",
     "token-counters-move-with-requests",
 )
+_ABORTS = "aborted-requests-are-counted"
+_LEFT_TOKENS = 512
 _WAITS = (0.3, 1.0, 2.0, 5.0)  # measured: exact after 0.3 s on two engines; some update once per log line
 _SOURCE = "https://prometheus.io/docs/instrumenting/exposition_formats/"
 _ROUTERS = (
@@ -64,7 +67,44 @@ async def drive(session: Session, params: MetricsExposedParams, _: Transcript | 
         await session.wait(seconds)
         await session.metrics(f"after-{number}")
         if not _shortfalls(session.transcript):
+            break
+    last = session.transcript.steps("after-")
+    if (session.endpoint.kind or "chat") == "chat" and last and _aborts(metrics(last[-1])) is not None:
+        await _leave(session)
+
+
+async def _leave(session: Session) -> None:
+    """Hang up on a stream, and read until it is counted."""
+    messages: Json = [{"role": "user", "content": "Tell me a long story about a lighthouse."}]
+    body: Json = {"messages": messages, "max_tokens": _LEFT_TOKENS, "stream": True}
+    await session.abort_after("left", "/chat/completions", body, events=3)
+    for number, seconds in enumerate(_WAITS, start=1):
+        await session.wait(seconds)
+        await session.metrics(f"left-after-{number}")
+        if _counted(session.transcript):
             return
+
+
+def _aborts(read: Metrics) -> float | None:
+    """Return how many requests were aborted by the engine's own count, ``None`` where it has no such series."""
+    own = read.total(*spellings(("sglang:num_aborted_requests_total",)))
+    if own is not None:
+        return own
+    names = spellings(("vllm:request_success_total",))
+    found = [
+        sample.value
+        for sample in read.samples
+        if sample.name in names and sample.labels.get("finished_reason") == "abort"
+    ]
+    return sum(found) if found else None
+
+
+def _counted(transcript: Transcript) -> bool:
+    """Tell whether the count of aborts grew after we hung up."""
+    before, after = transcript.steps("after-"), transcript.steps("left-after-")
+    if not before or not after:
+        return False
+    return (_aborts(metrics(after[-1])) or 0.0) > (_aborts(metrics(before[-1])) or 0.0)
 
 
 def _reads(transcript: Transcript) -> tuple[Metrics, Metrics] | None:
@@ -140,6 +180,7 @@ def judge(transcript: Transcript, _: MetricsExposedParams) -> Iterator[Finding]:
         return
     yield from _names(contract, latest, seen)
     yield from _counters(transcript, seen)
+    yield from _hang_ups(transcript)
 
 
 def _names(contract: Contract, latest: Metrics, seen: list[Exchange]) -> Iterator[Finding]:
@@ -186,6 +227,22 @@ def _counters(transcript: Transcript, seen: list[Exchange]) -> Iterator[Finding]
         yield _PART.violated(_MOVE, f"{'; '.join(problems)} ({waited:.1f} s later)", *seen, answer)
 
 
+def _hang_ups(transcript: Transcript) -> Iterator[Finding]:
+    """Judge the count of aborts, where there is one and a stream was left; others' aborts can only hide the fault."""
+    left, before, after = transcript.get("left"), transcript.steps("after-"), transcript.steps("left-after-")
+    if left is None or not before or not after or left.ending is not Ending.ABORTED:
+        return
+    first, last = _aborts(metrics(before[-1])), _aborts(metrics(after[-1]))
+    if first is None or last is None or urlsplit(before[-1].url).netloc != urlsplit(left.url).netloc:
+        return
+    seen = (before[-1], left, after[-1])
+    said = f"{first:g} aborted requests before we hung up on a stream, {last:g} afterwards"
+    if _counted(transcript):
+        yield _PART.held(_ABORTS, said, *seen)
+    else:
+        yield _PART.violated(_ABORTS, f"{said} ({sum(_WAITS[: len(after)]):.1f} s later)", *seen)
+
+
 PROBE = Probe(
     id="metrics_exposed",
     doc=__doc__ or "",
@@ -214,11 +271,17 @@ PROBE = Probe(
             level=Level.MUST,
             source="https://docs.vllm.ai/en/latest/usage/metrics/",
         ),
+        Check(
+            id=_ABORTS,
+            rule="Where aborted requests are counted, a stream that the client left is among them.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm/issues/31503",
+        ),
     ),
     params=MetricsExposedParams,
     drive=drive,
     judge=judge,
-    requests=3,
-    prompt_tokens=32,
-    output_tokens=24,
+    requests=4,
+    prompt_tokens=64,
+    output_tokens=40,
 )

@@ -161,7 +161,11 @@ def _frames(name: str, exchange: Exchange) -> _Frames:
         if event.data.strip() == sse.DONE:
             markers.append(place)
             continue
+        if not event.data and event.name:
+            continue  # a named event without data is not dispatched
         if not event.data:
+            # A line “data:” is dispatched with an empty text, on which a client that parses every event dies.
+            not_json = not_json or f"event {place + 1} has an empty data line"
             continue
         try:
             body = parse(event.data)
@@ -276,13 +280,21 @@ def _ends_a_choice(body: Json) -> bool:
 
 
 def _role_given(stream: _Frames) -> str:
+    """Judge the role: a wrong one anywhere, none where tools are offered, since clients open a call's message by it."""
     for index, parts in stream.choices.items():
-        roles = {string(dig(part, "delta", "role")) for part in parts} - {""}
-        if not roles:
+        given = [dig(part, "delta", "role") for part in parts if "role" in _keys(dig(part, "delta"))]
+        roles = {string(role) for role in given} - {""}
+        if not roles and (given or stream.variant == "tools"):
             return f"choice {index} never says its role"
+        if not roles:
+            continue
         if roles != {"assistant"}:
             return f"choice {index} has the role {', '.join(sorted(roles))}"
     return ""
+
+
+def _keys(value: Json) -> frozenset[str]:
+    return frozenset(value) if isinstance(value, dict) else frozenset()
 
 
 def _role_once(stream: _Frames) -> str:
@@ -327,6 +339,15 @@ def _named(stream: _Frames) -> str:
     return ""
 
 
+def _indexed(stream: _Frames) -> str:
+    for place, body in enumerate(stream.chunks):
+        parts = dig(body, "choices")
+        for part in parts if isinstance(parts, list) else []:
+            if number(dig(part, "index")) is None:
+                return f"chunk {place + 1} has a choice with index {dig(part, 'index')!r}"
+    return ""
+
+
 _RULES: dict[str, Callable[[_Frames], str]] = {
     "stream-is-event-stream": _content_type,
     "events-are-json": lambda stream: stream.not_json,
@@ -344,6 +365,7 @@ _RULES: dict[str, Callable[[_Frames], str]] = {
     "model-is-constant": _constant("model"),
     "created-is-constant": _constant("created"),
     "chunk-object-is-named": _named,
+    "choices-have-an-index": _indexed,
 }
 
 _SSE = "https://html.spec.whatwg.org/multipage/server-sent-events.html"
@@ -382,7 +404,12 @@ PROBE = Probe(
             level=Level.MUST,
             source=_SOURCE,
         ),
-        Check(id="role-is-given", rule="Every choice says the role “assistant”.", level=Level.MUST, source=_SOURCE),
+        Check(
+            id="role-is-given",
+            rule="The role is “assistant”, and is said wherever tools are offered.",
+            level=Level.MUST,
+            source="https://github.com/tensorzero/tensorzero/issues/1265",
+        ),
         Check(
             id="role-comes-once-first",
             rule="A choice says its role once, in its first chunk.",
@@ -413,6 +440,12 @@ PROBE = Probe(
             rule="Every chunk's object is “chat.completion.chunk”.",
             level=Level.SHOULD,
             source=_SOURCE,
+        ),
+        Check(
+            id="choices-have-an-index",
+            rule="Every choice in every chunk has its index; typed clients refuse a chunk without one.",
+            level=Level.SHOULD,
+            source="https://github.com/AmanCode22/deeperseeker/pull/8",
         ),
     ),
     params=StreamingFramesParams,

@@ -32,6 +32,7 @@ from servecheck.probes._tools import (
     function_of,
     holds_whole_call,
     imitated,
+    judge_beside,
     judge_ids,
     malformed,
     markup_of,
@@ -47,6 +48,7 @@ __all__ = ["PROBE"]
 _SOURCE = "https://platform.openai.com/docs/guides/function-calling"
 _CALLED, _FORM = "call-comes-back-as-a-call", "call-made-freely-is-well-formed"
 _FINISH, _MANY = "call-made-freely-finishes-with-tool-calls", "many-tools-are-accepted"
+_CLEAN = "no-markup-is-left-beside-a-call"
 _MODES = {"": Mode.NON_STREAM, "-stream": Mode.STREAM}
 _FREE = ("natural", "imitated")
 _WAYS = (*_FREE, "written")
@@ -140,6 +142,7 @@ def _judge(transcript: Transcript, suffix: str, part: Part) -> Iterator[Finding]
         yield judge_ids(_FORM, part, good)
         right = good.finish == "tool_calls"
         yield (part.held if right else part.violated)(_FINISH, f"finish_reason is {good.finish!r}", good)
+        yield judge_beside(_CLEAN, part, good)
     elif calls_of(tries.get("written")):
         # What the model wrote is known to the letter here.
         why = f"“{_markup(transcript)}” was written, and came back with {malformed(calls_of(tries['written']))}"
@@ -231,6 +234,12 @@ PROBE = Probe(
             rule="finish_reason of an answer that calls a tool by itself is “tool_calls”.",
             level=Level.SHOULD,
             source="https://platform.openai.com/docs/api-reference/chat/object",
+        ),
+        Check(
+            id=_CLEAN,
+            rule="The text beside a call holds no marks of the format in which the model writes calls.",
+            level=Level.SHOULD,
+            source="https://github.com/FlashML-org/FreeToken/issues/203",
         ),
         Check(
             id=_MANY,

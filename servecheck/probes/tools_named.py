@@ -52,6 +52,7 @@ _CHECKS = Forced(
     loose="named-arguments-match-the-schema",
     strict="named-strict-arguments-match-the-schema",
     finish="finish-fits-a-named-call",
+    clean="no-markup-is-left-beside-a-named-call",
 )
 
 
@@ -135,7 +136,7 @@ PROBE = Probe(
         ),
         Check(
             id=_CHECKS.own_id,
-            rule="Every call of a named tool has one id in all its deltas, and no two calls have the same one.",
+            rule="Every call of a named tool is a function with one id in all its deltas, and no two have the same.",
             level=Level.MUST,
             source=_OBJECT,
         ),
@@ -156,6 +157,12 @@ PROBE = Probe(
             rule="With strict: true the arguments of a named tool fit its parameters.",
             level=Level.MUST,
             source="https://platform.openai.com/docs/guides/function-calling#strict-mode",
+        ),
+        Check(
+            id=_CHECKS.clean,
+            rule="The text beside a named call holds no marks of the format in which the model writes calls.",
+            level=Level.SHOULD,
+            source="https://github.com/FlashML-org/FreeToken/issues/203",
         ),
         Check(
             id=_CHECKS.finish,

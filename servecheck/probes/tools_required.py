@@ -47,6 +47,7 @@ _CHECKS = Forced(
     loose="arguments-match-the-schema",
     strict="strict-arguments-match-the-schema",
     finish="finish-fits-a-call",
+    clean="no-markup-is-left-beside-a-required-call",
 )
 
 
@@ -104,7 +105,7 @@ PROBE = Probe(
         ),
         Check(
             id=_CHECKS.own_id,
-            rule="Every call has one id, which stays the same in all its deltas, and no two calls have the same one.",
+            rule="Every call is a function with one id, the same in all its deltas, and no two have the same.",
             level=Level.MUST,
             source="https://platform.openai.com/docs/api-reference/chat/object",
         ),
@@ -125,6 +126,12 @@ PROBE = Probe(
             rule="With strict: true a call's arguments fit the function's parameters.",
             level=Level.MUST,
             source="https://platform.openai.com/docs/guides/function-calling#strict-mode",
+        ),
+        Check(
+            id=_CHECKS.clean,
+            rule="The text beside a required call holds no marks of the format in which the model writes calls.",
+            level=Level.SHOULD,
+            source="https://github.com/FlashML-org/FreeToken/issues/203",
         ),
         Check(
             id=_CHECKS.finish,

@@ -35,6 +35,7 @@ class ToolCall:
     """One tool call; in a stream the pieces of ``arguments`` are joined in arrival order.
 
     ``id`` is the first one given; ``ids`` are all that the deltas of this call gave, in order and without repeats.
+    ``kind`` is its ``type``, the first one given.
     """
 
     index: int
@@ -43,6 +44,7 @@ class ToolCall:
     arguments: str
     pieces: int = 1
     ids: tuple[str, ...] = ()
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +338,7 @@ def _call(call: Json, place: int) -> ToolCall:
         name=string(dig(call, "function", "name")) or None,
         arguments=string(dig(call, "function", "arguments")),
         ids=tuple(filter(None, (string(dig(call, "id")),))),
+        kind=string(dig(call, "type")) or None,
     )
 
 
@@ -419,4 +422,5 @@ def _joined_call(index: int, deltas: list[Json]) -> ToolCall:
         arguments="".join(arguments),
         pieces=sum(1 for piece in arguments if piece),
         ids=ids,
+        kind=next((found for delta in deltas if (found := string(dig(delta, "type")))), None),
     )

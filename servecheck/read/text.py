@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections import Counter
 
 from servecheck.model import Json
@@ -10,6 +11,12 @@ from servecheck.model import Json
 __all__ = ["dig", "garbage", "number", "parse", "quote", "seconds", "string"]
 
 _MIN_GARBAGE = 8  # shorter texts are too short to call anything
+_MANY_SCRIPTS = 3
+_ONE_SCRIPT = dict.fromkeys(
+    ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC"),
+    "East Asian",
+) | dict.fromkeys(("MICRO", "MASCULINE", "FEMININE", "MODIFIER", "SUPERSCRIPT", "SUBSCRIPT", "GREEK", "OHM"), "")
+"""Writing systems that one text mixes by right, and letters that stand for a quantity."""
 
 
 def parse(data: bytes | str) -> Json:
@@ -71,8 +78,9 @@ def seconds(value: float) -> str:
 def garbage(text: str) -> str:
     """Return what makes ``text`` look like a broken decoder's output, or an empty string.
 
-    Catches runs of one character (``!!!!!!``), replacement characters and text without letters. It says nothing about
-    sense: a small model's nonsense in words passes.
+    Catches runs of one character (``!!!!!!``), replacement characters, text without letters, and letters of three
+    scripts mixed, which is what a broken cache or a wrong scale makes of any model. It says nothing about sense: a
+    small model's nonsense in words passes. Not for answers that were asked to mix scripts, nor for long ones.
     """
     packed = "".join(text.split())
     if len(packed) < _MIN_GARBAGE:
@@ -84,4 +92,15 @@ def garbage(text: str) -> str:
         return f"{count} of {len(packed)} characters are {character!r}"
     if not any(character.isalnum() for character in packed):
         return f"none of {len(packed)} characters is a letter or a digit"
+    scripts = {script for character in packed if (script := _script(character))}
+    if len(scripts) >= _MANY_SCRIPTS:
+        return f"letters of {len(scripts)} scripts in one short answer: {', '.join(sorted(scripts))}"
     return ""
+
+
+def _script(character: str) -> str:
+    """Return the writing system of a letter, an empty string for anything else."""
+    if not character.isalpha() or ord(character) < 128:
+        return "Latin" if character.isalpha() else ""
+    name = unicodedata.name(character, "").split(" ")[0]
+    return _ONE_SCRIPT.get(name, name.capitalize())

@@ -180,6 +180,16 @@ class NoLetters(_Garbled):
 # --------------------------------------------------------------------------- broken: the fields
 
 
+class EndTokenLeaks(ReferenceServer):
+    """Writes out the token that ends the turn behind every answer."""
+
+    def chat_choice(self, job: Job, answer: Answer) -> Event:
+        """Leave the token in the text."""
+        choice = super().chat_choice(job, answer)
+        choice["message"]["content"] = f"{answer.content}<|im_end|>"
+        return choice
+
+
 class RoleMissing(ReferenceServer):
     """Leaves the message without a role."""
 
@@ -419,6 +429,12 @@ _TEXT, _SANE, _USAGE = "answer-has-text", "text-is-not-garbage", "usage-adds-up"
 _ROLE, _FINISH, _OBJECT = "role-is-assistant", "finish-reason-is-given", "completion-object-is-named"
 
 MUTANTS = (
+    Mutant(
+        id="end-token-leaks",
+        server=EndTokenLeaks,
+        trips=(("text-holds-no-special-tokens", _V),),
+        source="moltis-org/moltis#306",
+    ),
     Mutant(id="refuses-bare-requests", server=RefusesBareRequests, trips=((_TEXT, Outcome.REFUSED),)),
     Mutant(id="long-answers-time-out", server=LongAnswersTimeOut, trips=((_TEXT, _V),), source="BerriAI/litellm#9551"),
     Mutant(id="long-answers-are-cut", server=LongAnswersAreCut, trips=((_TEXT, _V),), source="nicolerenee/infra#2078"),

@@ -95,6 +95,16 @@ class SaysNothing(ReferenceServer):
         return super().error(wrong, request)
 
 
+class NamesNoNumber(ReferenceServer):
+    """Refuses a long prompt in words, without saying how many tokens it takes."""
+
+    def error(self, wrong: ApiError, request: Request) -> Reply:
+        """Change the message."""
+        if _too_long(wrong):
+            return super().error(ApiError("prompt exceeds context", kind="exceed_context_size_error"), request)
+        return super().error(wrong, request)
+
+
 class RefusesLate(ReferenceServer):
     """Reads a long prompt for fifteen seconds before it refuses."""
 
@@ -231,6 +241,7 @@ MUTANTS = (
 )
 
 HARMLESS = (
+    Harmless(id="names-no-number", server=NamesNoNumber, config=_SMALL, source="ggml-org/llama.cpp#14566"),
     Harmless(id="limit-unlisted", server=LimitUnlisted, config=_SMALL),
     Harmless(id="output-capped", server=OutputCapped, config=_SMALL),
     Harmless(id="other-status", server=OtherStatus, config=_SMALL),

@@ -109,6 +109,17 @@ class BareArray(ReferenceServer):
         return json_reply([self.model_entry()])
 
 
+class ListedNameRefused(ReferenceServer):
+    """Lists a name with a colon and reads it as a model and an adapter in requests, so that it refuses its own name."""
+
+    def check_model(self, body: Event) -> None:
+        """Refuse the part behind the colon."""
+        _, colon, adapter = str(body.get("model") or "").partition(":")
+        if colon:
+            raise ApiError(f"adapter {adapter} is unknown", kind="BadRequestError")
+        super().check_model(body)
+
+
 class NameSplitAtColon(ReferenceServer):
     """Takes the served name for ``model:adapter`` and lists its two halves, so that the whole is not there."""
 
@@ -237,6 +248,7 @@ class OtherContentType(ReferenceServer):
 
 _V = Outcome.VIOLATED
 _LISTED, _CONFIGURED = "models-are-listed", "configured-model-is-listed"
+_USABLE = "listed-model-can-be-named"
 _FORMED, _LENGTH = "model-entries-are-well-formed", "max-model-len-is-a-length"
 
 MUTANTS = (
@@ -252,7 +264,7 @@ MUTANTS = (
     Mutant(
         id="list-hangs",
         server=ListHangs,
-        trips=(("reply-comes-within-the-deadline", _V),),
+        trips=((_LISTED, _V),),
         source="vllm-project/vllm#36451",
     ),
     Mutant(
@@ -269,6 +281,13 @@ MUTANTS = (
         id="name-split-at-colon",
         server=NameSplitAtColon,
         trips=((_CONFIGURED, _V),),
+        source="sgl-project/sglang#12745",
+        config={"model": "reference:120b"},
+    ),
+    Mutant(
+        id="listed-name-refused",
+        server=ListedNameRefused,
+        trips=((_USABLE, _V),),
         source="sgl-project/sglang#12745",
         config={"model": "reference:120b"},
     ),

@@ -115,6 +115,23 @@ class CountersFall(ReferenceServer):
 # --------------------------------------------------------------------------- odd, but right
 
 
+class AbortsNotCounted(ReferenceServer):
+    """Has a count of aborted requests that stays at zero, whoever hangs up."""
+
+    def metrics_text(self) -> str:
+        """Take back what was counted."""
+        self.metrics.finished["abort"] = 0
+        return super().metrics_text()
+
+
+class NoAbortSeries(ReferenceServer):
+    """Counts ended requests by reason and knows no aborted ones: there is nothing to be wrong."""
+
+    def metrics_text(self) -> str:
+        """Leave the series out."""
+        return "".join(line for line in super().metrics_text().splitlines(keepends=True) if '"abort"' not in line)
+
+
 class RayNames(ReferenceServer):
     """Republishes the engine's series under Ray's names, with a label more."""
 
@@ -186,6 +203,12 @@ _READ, _KEY, _MORE = "metrics-can-be-read", "steering-series-are-there", "promis
 _MOVE = "token-counters-move-with-requests"
 
 MUTANTS = (
+    Mutant(
+        id="aborts-not-counted",
+        server=AbortsNotCounted,
+        trips=(("aborted-requests-are-counted", _V),),
+        source="vllm-project/vllm#31503",
+    ),
     Mutant(id="metrics-off", server=MetricsOff, trips=((_READ, _R),)),
     Mutant(id="metrics-fail", server=MetricsFail, trips=((_READ, _V),)),
     Mutant(id="metrics-are-html", server=MetricsAreHtml, trips=((_READ, _V),)),
@@ -204,6 +227,7 @@ MUTANTS = (
 )
 
 HARMLESS = (
+    Harmless(id="no-abort-series", server=NoAbortSeries),
     Harmless(id="ray-names", server=RayNames),
     Harmless(id="older-names", server=OlderNames),
     Harmless(id="created-twins", server=CreatedTwins),

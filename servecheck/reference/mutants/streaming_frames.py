@@ -327,6 +327,54 @@ class LogprobNotANumber(ReferenceServer):
         return made
 
 
+class EmptyDataEvents(ReferenceServer):
+    """Keeps slow streams alive with events of an empty data line, where the format has comments for it."""
+
+    async def frames(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+        """Put an event with an empty text between the others."""
+        async for frame in super().frames(events):
+            yield frame
+            if not frame.startswith(_DONE):
+                yield b"data:\n\n"
+
+
+class IndexMissing(ReferenceServer):
+    """Leaves the index out of every choice, since there is only one."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Drop the index where one choice was asked for."""
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                if job.n == 1:
+                    del choice["index"]
+            yield event
+
+
+class IndexCountsTokens(ReferenceServer):
+    """Gives as the index of the choice how many pieces came before this one."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Count up."""
+        place = 0
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                choice["index"] = place
+                place += 1
+            yield event
+
+
+class RoleIsNull(ReferenceServer):
+    """Opens every choice with the role ``null``."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Take away the role's name."""
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                if "role" in choice["delta"]:
+                    choice["delta"]["role"] = None
+            yield event
+
+
 class RoleIsModel(ReferenceServer):
     """Calls the assistant ``model``, as another vendor's API does."""
 
@@ -438,6 +486,28 @@ class SmallPieces(ReferenceServer):
         async for frame in super().frames(events):
             for start in range(0, len(frame), 7):
                 yield frame[start : start + 7]
+
+
+class RoleWithToolsOnly(ReferenceServer):
+    """Says the role where tools are offered and leaves it out of plain text, where nobody builds on it."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Drop the role of plain answers."""
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                if not job.tools:
+                    choice["delta"].pop("role", None)
+            yield event
+
+
+class NamedHeartbeats(ReferenceServer):
+    """Sends events with a name and no data between the others; a client dispatches none of them."""
+
+    async def frames(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+        """Put a heartbeat before every event."""
+        async for frame in super().frames(events):
+            yield b"event: ping\n\n"
+            yield frame
 
 
 class RoleWithText(ReferenceServer):
@@ -617,6 +687,25 @@ MUTANTS = (
         trips=(("answers-as-stream", _V),),
         source="kserve/kserve#3886",
     ),
+    Mutant(
+        id="empty-data-events",
+        server=EmptyDataEvents,
+        trips=(("events-are-json", _V),),
+        source="theopenco/llmgateway#2334",
+    ),
+    Mutant(
+        id="index-missing",
+        server=IndexMissing,
+        trips=(("choices-have-an-index", _V),),
+        source="AmanCode22/deeperseeker#8",
+    ),
+    Mutant(
+        id="index-counts-tokens",
+        server=IndexCountsTokens,
+        trips=(("one-finish-per-choice", _V),),
+        source="huggingface/text-generation-inference#1648",
+    ),
+    Mutant(id="role-is-null", server=RoleIsNull, trips=(("role-is-given", _V),)),
     Mutant(id="role-is-model", server=RoleIsModel, trips=(("role-is-given", _V),)),
     Mutant(id="half-events", server=HalfEvents, trips=(("events-are-json", _V),)),
     Mutant(id="wrong-content-type", server=WrongContentType, trips=(("stream-is-event-stream", _V),)),
@@ -633,6 +722,8 @@ HARMLESS = (
     Harmless(id="usage-on-every-chunk", server=UsageOnEveryChunk, source="cline/cline#10148"),
     Harmless(id="small-pieces", server=SmallPieces),
     Harmless(id="role-with-text", server=RoleWithText),
+    Harmless(id="role-with-tools-only", server=RoleWithToolsOnly),
+    Harmless(id="named-heartbeats", server=NamedHeartbeats),
     Harmless(id="bare-content-type", server=BareContentType),
     Harmless(id="slow-start", server=SlowStart),
     Harmless(id="length-finish", server=LengthFinish),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from servecheck.judging import HANGS_NOT
 from servecheck.model import Outcome
 from servecheck.reference.answers import CALL_OPEN_TEXT
 from servecheck.reference.asgi import Event
+from servecheck.reference.base import Answer
 from servecheck.reference.chat import Toolbox
 from servecheck.reference.constraint import Constraint
 from servecheck.reference.engine import Delta, Job, Step
@@ -67,6 +69,28 @@ class ToolsDropped(ReferenceServer):
         """Forget them."""
         super().tools_of(body)
         return Toolbox()
+
+
+class WrittenTwice(Changing):
+    """Writes arguments as JSON twice over, so that they read as a string that holds an object."""
+
+    def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
+        """Quote the arguments of whole replies."""
+        for call in calls:
+            if not stream:
+                call["function"]["arguments"] = json.dumps(call["function"]["arguments"])
+        return calls
+
+
+class WordsBesideACall(ReferenceServer):
+    """Says in words what it is about to do, and then calls."""
+
+    def chat_choice(self, job: Job, answer: Answer) -> Event:
+        """Speak beside the call."""
+        choice = super().chat_choice(job, answer)
+        if answer.calls:
+            choice["message"]["content"] = "I will record it for you: if a < b, then [now] {so}."
+        return choice
 
 
 class NullName(Changing):
@@ -149,9 +173,24 @@ class NoParser(ReferenceServer):
 
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _CALLED, _FORM = "call-comes-back-as-a-call", "call-made-freely-is-well-formed"
+_CLEAN = "no-markup-is-left-beside-a-call"
 _FINISH, _MANY = "call-made-freely-finishes-with-tool-calls", "many-tools-are-accepted"
 
 MUTANTS = (
+    Mutant(
+        id="mark-beside-a-call",
+        server=shared.MarkBesideACall,
+        trips=((_CLEAN, _V),),
+        source="FlashML-org/FreeToken#203",
+        models=_CALLING,
+    ),
+    Mutant(
+        id="arguments-written-twice",
+        server=WrittenTwice,
+        trips=((_FORM, _V),),
+        source="vllm-project/vllm#54964",
+        models=_CALLING,
+    ),
     Mutant(id="no-parser", server=NoParser, trips=((_CALLED, _V),), source="vllm-project/vllm#29725"),
     Mutant(
         id="free-call-as-text",
@@ -189,6 +228,7 @@ MUTANTS = (
 )
 
 HARMLESS = (
+    Harmless(id="words-beside-a-call", server=WordsBesideACall),
     Harmless(id="no-forced-text", server=NoForcedText, models=_CALLING),
     Harmless(id="no-logprobs", server=NoLogprobs, models=_CALLING),
     Harmless(id="text-before-free-call", server=TextBeforeFreeCall),

@@ -120,6 +120,13 @@ _UNKNOWN = "a-name-that-is-not-offered-is-refused"
 
 MUTANTS = (
     Mutant(
+        id="mark-beside-a-call",
+        server=shared.MarkBesideACall,
+        trips=(("no-markup-is-left-beside-a-named-call", _V),),
+        source="FlashML-org/FreeToken#203",
+    ),
+    Mutant(id="type-missing", server=shared.TypeMissing, trips=(("named-call-has-an-id-of-its-own", _V),)),
+    Mutant(
         id="unknown-name-fails", server=UnknownNameFails, trips=((_UNKNOWN, _V),), source="sgl-project/sglang#28862"
     ),
     Mutant(id="name-ignored", server=NameIgnored, trips=((_CALLED, _N),), source="vllm-project/vllm#50477"),

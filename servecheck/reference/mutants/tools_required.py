@@ -378,6 +378,35 @@ class FinishLost(ReferenceServer):
 # --------------------------------------------------------------------------- odd, but right
 
 
+class MarkBesideACall(ReferenceServer):
+    """Reads a call and leaves half of the mark that ended it in the content, as an engine did under load."""
+
+    def chat_choice(self, job: Job, answer: Answer) -> Event:
+        """Leave the mark in a whole reply."""
+        choice = super().chat_choice(job, answer)
+        if answer.calls:
+            choice["message"]["content"] = f"{answer.content}<|tool_call"
+        return choice
+
+    def chat_delta(self, job: Job, delta: Delta) -> Event:
+        """Leave the mark in a stream."""
+        made = super().chat_delta(job, delta)
+        if any(call.name for call in delta.calls):
+            made["content"] = f"{delta.content}<|tool_call"
+        return made
+
+
+class TypeMissing(Changing):
+    """Leaves out the type of every call."""
+
+    def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
+        """Drop it."""
+        del stream
+        for call in calls:
+            call.pop("type", None)
+        return calls
+
+
 class FinishStop(ReferenceServer):
     """Ends a forced call with ``stop``, as the original service does for a named function."""
 
@@ -558,6 +587,13 @@ _JSON, _LOOSE, _STRICT = "arguments-are-json", "arguments-match-the-schema", "st
 _FINISH = "finish-fits-a-call"
 
 MUTANTS = (
+    Mutant(
+        id="mark-beside-a-call",
+        server=MarkBesideACall,
+        trips=(("no-markup-is-left-beside-a-required-call", _V),),
+        source="FlashML-org/FreeToken#203",
+    ),
+    Mutant(id="type-missing", server=TypeMissing, trips=(("call-has-an-id-of-its-own", _V),)),
     Mutant(id="required-ignored", server=RequiredIgnored, trips=((_CALLED, _N),), source="vllm-project/vllm#44216"),
     Mutant(id="empty-list-of-calls", server=EmptyListOfCalls, trips=((_CALLED, _N),), source="vllm-project/vllm#53363"),
     Mutant(
