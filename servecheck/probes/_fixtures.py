@@ -19,9 +19,7 @@ _RATE = 16_000  # what speech models take
 
 def png(width: int, height: int, colour: Callable[[int, int], Colour], *, comment: str = "") -> bytes:
     """Return a PNG of these colours by column and row; a comment makes other bytes of the same picture."""
-    rows = b"".join(
-        b"\0" + b"".join(bytes(colour(column, row)) for column in range(width)) for row in range(height)
-    )
+    rows = b"".join(b"\0" + b"".join(bytes(colour(column, row)) for column in range(width)) for row in range(height))
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b"")]
     if comment:

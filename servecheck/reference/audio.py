@@ -61,9 +61,9 @@ class AudioRoutes(Base):
         """Return how long a WAV file sounds."""
         try:
             with wave.open(io.BytesIO(file)) as clip:
-                return clip.getnframes() / clip.getframerate()
+                return float(clip.getnframes() / clip.getframerate())
         except (wave.Error, EOFError, ZeroDivisionError) as wrong:
-            raise ApiError(f"file: cannot read the audio: {wrong or 'it ends too soon'}", param="file") from wrong
+            raise ApiError(f"file: cannot read the audio: {wrong}", param="file") from wrong
 
     def heard(self, seconds: float) -> str:
         """Return the transcript."""

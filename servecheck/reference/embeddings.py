@@ -1,4 +1,4 @@
-"""``POST /v1/embeddings`` and ``/v1/rerank``: a text is the direction that its tokens add up to; no sense of meaning."""
+"""``POST /v1/embeddings`` and ``/v1/rerank``: a text is the direction its tokens add up to; it means nothing."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ class EmbeddingRoutes(Base):
         vectors = self.vectors(inputs, width)
         data = [self.embedding_entry(place, vector, encoding) for place, vector in enumerate(vectors)]
         self.metrics.prompt_tokens += sum(map(len, inputs))
-        return json_reply(
-            {"object": "list", "data": data, "model": self.model, "usage": self.embedding_usage(inputs)}
-        )
+        return json_reply({"object": "list", "data": data, "model": self.model, "usage": self.embedding_usage(inputs)})
 
     def inputs_of(self, body: Event) -> list[tuple[int, ...]]:
         """Return the token ids of each text: a string, a list of strings, token ids, or a list of token ids."""

@@ -49,10 +49,10 @@ class PictureRoutes(Base):
     ROUTES: ClassVar[dict[tuple[str, str], str]] = {("POST", "/v1/images/generations"): "reply_images"}
 
     def picture_text(self, part: Event, where: str) -> str:
-        """Return what stands for an image in the prompt: a token for each patch, told by the pixels and nothing else."""
+        """Return what stands for an image in the prompt: a token for each patch, by its pixels alone."""
         given = part.get("image_url")
         url = given.get("url") if isinstance(given, dict) else given
-        return self.seen(self.picture_bytes(url, where), where)
+        return self.patches(self.picture_bytes(url, where), where)
 
     def picture_bytes(self, url: Any, where: str) -> bytes:  # noqa: ANN401
         """Return the bytes of a data URL; nothing is fetched from anywhere."""
@@ -64,16 +64,16 @@ class PictureRoutes(Base):
         except binascii.Error as wrong:
             raise ApiError(f"{where}: image_url is not base64: {wrong}", param=where) from wrong
 
-    def seen(self, data: bytes, where: str) -> str:
+    def patches(self, data: bytes, where: str) -> str:
         """Return the tokens of a picture as text."""
         try:
             width, height, rows = pixels(data)
         except ValueError as wrong:
             raise ApiError(f"{where}: cannot read the image: {wrong}", param=where) from wrong
-        patches = -(-width // _PATCH) * -(-height // _PATCH)
+        count = -(-width // _PATCH) * -(-height // _PATCH)
         digest = hashlib.blake2b(rows, digest_size=16).digest()
         # Bytes that are no text are a token each, so that a picture takes as many as it has patches.
-        return "".join(chr(1 + digest[place % 16] % 7 + (place * 5) % 2) for place in range(patches))
+        return "".join(chr(1 + digest[place % 16] % 7 + (place * 5) % 2) for place in range(count))
 
     # ------------------------------------------------------------------ generating
 

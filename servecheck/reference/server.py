@@ -73,7 +73,7 @@ class ReferenceServer(ChatRoutes, CompletionRoutes, EmbeddingRoutes, AudioRoutes
     ``documents_of``, ``ranked``,
     ``relevance``, ``top_of``
     ``picture_text``, ``picture_bytes``,      pictures in prompts; pictures that are generated
-    ``seen``; ``size_of``, ``count_of``,
+    ``patches``; ``size_of``, ``count_of``,
     ``paint``, ``image_entry``
     ``transcription``, ``heard``,             transcription
     ``seconds_of``, ``verbose``
