@@ -100,11 +100,15 @@ async def ask(session: Session) -> dict[str, Exchange]:
 
 
 def served_models(exchange: Exchange) -> tuple[str, ...]:
-    """Return the model ids that a ``/v1/models`` reply lists, in its order; one that is listed twice is one model."""
+    """Return the model ids that a ``/v1/models`` reply lists, in its order; one that is listed twice is one model.
+
+    LoRA adapters, which name another listed id as their parent, are no models of their own.
+    """
     entries = dig(_json(exchange), "data")
     if not isinstance(entries, list):
         return ()
-    return tuple(dict.fromkeys(name for entry in entries if (name := string(dig(entry, "id")))))
+    parents = {name: string(dig(entry, "parent")) for entry in entries if (name := string(dig(entry, "id")))}
+    return tuple(name for name, parent in parents.items() if parent == name or parent not in parents)
 
 
 def identify(endpoint: Endpoint, asked: Mapping[str, Exchange], canary: Exchange | None = None) -> Identity:

@@ -188,11 +188,15 @@ class Engine:
 
     def lookup_cached(self, job: Job, prompt: Prompt) -> int:
         """Return how many leading tokens of a prompt need no computing."""
-        return self.cache.cached(job.salt, prompt.ids)
+        return self.cache.cached(self.cache_of(job), prompt.ids)
 
     def store_cached(self, job: Job, ids: Sequence[int]) -> None:
         """Remember computed tokens."""
-        self.cache.store(job.salt, ids)
+        self.cache.store(self.cache_of(job), ids)
+
+    def cache_of(self, job: Job) -> str:
+        """Return whose cache a request uses: one for each salt and each adapter."""
+        return f"{job.salt}\n{job.model}" if job.model in self.adapters else job.salt
 
     def candidates(self, job: Job, index: int, prompt: Sequence[int], generated: Sequence[int]) -> Any:  # noqa: ANN401, ARG002
         """Return the model's next-token distribution: a list of (id, log probability), likeliest first."""
