@@ -1,4 +1,4 @@
-"""LoRA adapters as a server lists them, and how a request names one: by its own model name, or by number (llama.cpp)."""
+"""LoRA adapters as a server lists them, and how a request names one: by a model name, or by number (llama.cpp)."""
 
 from __future__ import annotations
 

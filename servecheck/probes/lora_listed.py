@@ -64,8 +64,8 @@ def judge(transcript: Transcript, _: Params) -> Iterator[Finding | NotApplicable
     found = adapters(transcript)
     base = transcript.get("base")
     # A listed name that the server then takes apart is refused before any adapter is in question.
-    refused = _refusal(base) if base is not None and not found else None
-    if refused is not None and base is not None and _is_listed(exchange, transcript.model):
+    refused = _refusal(base) if base is not None and not found else ""
+    if refused and base is not None and _is_listed(exchange, transcript.model):
         yield _PART.violated(_ANSWERS, f"{quote(str(transcript.model), 60)} is listed, and {refused}", exchange, base)
         return
     absent = none_listed(transcript)
