@@ -1,7 +1,7 @@
 """Speculative decoding drafts tokens, some are accepted, and no word is lost or added by it.
 
-What it does: reads the draft counters (of llama.cpp, the timings of replies), asks twice, whole and streamed, for a text
-that repeats itself, which any drafter can guess, with a fixed number of tokens, and reads the counters again.
+What it does: reads the draft counters (of llama.cpp, the timings of replies), asks twice, whole and streamed, for a
+text that repeats itself, which any drafter can guess, with a fixed number of tokens, and reads the counters again.
 
 Why it matters: a drafter that is configured and never right makes every token slower. Accepted tokens that are counted
 past a limit, or dropped from a stream, are the faults of an accepted block.
