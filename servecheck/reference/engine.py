@@ -208,7 +208,7 @@ class Engine:
             return candidates
         token, logprob = candidates[0]
         context = hashlib.blake2b(f"{job.model} {token}".encode(), digest_size=16).digest()
-        return spread(token, math.exp(logprob) * (0.5 + 0.3 * context[0] / 256), context)
+        return spread(token, math.exp(logprob) * (0.2 + 0.3 * context[0] / 256), context)
 
     def context_of(self, job: Job, index: int) -> tuple[int, ...]:
         """Return the token ids that a choice is generated from."""

@@ -41,32 +41,31 @@ class Base64Refused(ReferenceServer):
 class Packed(ReferenceServer):
     """Packs numbers into base64 its own way; subclasses say how."""
 
-    form = "<f"
+    order, kind = "<", "f"
 
     def encoded(self, vector: Vector, encoding: str) -> Any:  # noqa: ANN401
         """Pack."""
         if encoding != "base64":
             return super().encoded(vector, encoding)
-        order, kind = self.form
-        return base64.b64encode(struct.pack(f"{order}{len(vector)}{kind}", *vector)).decode()
+        return base64.b64encode(struct.pack(f"{self.order}{len(vector)}{self.kind}", *vector)).decode()
 
 
 class HalfPrecision(Packed):
     """Packs 16-bit numbers, of which an SDK reads half as many of noise."""
 
-    form = "<e"
+    kind = "e"
 
 
 class DoublePrecision(Packed):
     """Packs 64-bit numbers, of which an SDK reads twice as many."""
 
-    form = "<d"
+    kind = "d"
 
 
 class BigEndian(Packed):
     """Packs the numbers with the highest byte first."""
 
-    form = ">f"
+    order = ">"
 
 
 class RoundedInBase64(ReferenceServer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -233,8 +234,6 @@ class MoreFields(ReferenceServer):
     @staticmethod
     def read_back(reply: Reply) -> Event:
         """Return the JSON of a reply."""
-        import json
-
         assert isinstance(reply.body, bytes)
         made: Event = json.loads(reply.body)
         return made
@@ -295,7 +294,9 @@ MUTANTS = (
     Mutant(id="usage-zero", server=UsageZero, trips=((_USAGE, _V),)),
     Mutant(id="usage-of-chat", server=UsageOfChat, trips=((_USAGE, _V),)),
     Mutant(id="no-usage", server=NoUsage, trips=((_USAGE, _V),)),
-    Mutant(id="token-ids-refused", server=TokenIdsRefused, trips=((_TOKENS, _R),), source="langchain-ai/langchain#6793"),
+    Mutant(
+        id="token-ids-refused", server=TokenIdsRefused, trips=((_TOKENS, _R),), source="langchain-ai/langchain#6793"
+    ),
     Mutant(
         id="token-ids-as-texts",
         server=TokenIdsAsTexts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from servecheck.model import Outcome
-from servecheck.reference.asgi import Event, Reply, Request
+from servecheck.reference.asgi import Event
 from servecheck.reference.embeddings import Vector, unit
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
@@ -65,15 +65,11 @@ class SwappedAcrossWorkers(ReferenceServer):
 class OutOfOrder(ReferenceServer):
     """Lists vectors as they are ready; the index tells the truth."""
 
-    async def reply_embeddings(self, request: Request) -> Reply:
-        """Turn the list round."""
-        return await super().reply_embeddings(request)
+    turned = 0
 
     def embedding_entry(self, place: int, vector: Vector, encoding: str) -> Event:
         """Name the other end of the list."""
         return super().embedding_entry(self.turned - 1 - place, vector, encoding)
-
-    turned = 0
 
     def vectors(self, inputs: Sequence[tuple[int, ...]], width: int) -> list[Vector]:
         """Turn the list round."""

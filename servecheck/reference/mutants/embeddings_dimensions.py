@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from servecheck.model import Outcome
+from servecheck.reference import fields
 from servecheck.reference.asgi import Event
 from servecheck.reference.embeddings import Vector
 from servecheck.reference.fields import ApiError
@@ -79,7 +80,7 @@ class AnySize(ReferenceServer):
 
     def dimensions_of(self, body: Event) -> int:
         """Take the nearest."""
-        return max(1, min(_WHOLE, body.get("dimensions") if body.get("dimensions") is not None else _WHOLE))
+        return max(1, min(_WHOLE, fields.integer(body, "dimensions", _WHOLE)))
 
 
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
