@@ -158,7 +158,7 @@ def judge(transcript: Transcript, params: RerankBasicParams) -> Iterator[Finding
     count = len(params.documents)
     for ranking in whole:
         yield _form(ranking, count)
-    if not all(len(ranking.scores) == count for ranking in whole):
+    if not all(ranking.scores.keys() == set(range(count)) for ranking in whole):
         return
     for ranking in whole:
         yield _sorted(ranking)
