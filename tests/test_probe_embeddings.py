@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import math
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from servecheck.model import NotApplicable, Outcome
+from servecheck.model import Exchange, Json, NotApplicable, Outcome
 from servecheck.probe import Params, Probe
 from servecheck.probes._vectors import Item, cosine, fault
 from servecheck.probes.embeddings_base64 import PROBE as BASE64
@@ -22,16 +24,16 @@ PATH = "/v1/embeddings"
 ONE, TWO, THREE = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.6, 0.8]
 
 
-def embedded(step, *vectors, prompt=4, indices=None, **more):
-    data = [
+def embedded(step: str, *vectors: Any, prompt: int | None = 4, indices: Sequence[int] | None = None) -> Exchange:
+    data: list[Json] = [
         {"object": "embedding", "index": place if indices is None else indices[place], "embedding": vector}
         for place, vector in enumerate(vectors)
     ]
-    usage = {"prompt_tokens": prompt, "total_tokens": prompt}
-    return reply(step, {"object": "list", "model": "m", "data": data, "usage": usage, **more}, path=PATH)
+    usage: Json = {"prompt_tokens": prompt, "total_tokens": prompt}
+    return reply(step, {"object": "list", "model": "m", "data": data, "usage": usage}, path=PATH)
 
 
-def packed(vector, form="<f"):
+def packed(vector: Sequence[float], form: str = "<f") -> str:
     return base64.b64encode(struct.pack(f"{form[0]}{len(vector)}{form[1]}", *vector)).decode()
 
 
@@ -66,7 +68,7 @@ def test_vectors_of_different_sizes_have_nothing_in_common():
 # --------------------------------------------------------------------------- one text
 
 
-def basic(*exchanges, **fingerprint):
+def basic(*exchanges: Exchange, **fingerprint: str) -> list[Any]:
     first = embedded("one", ONE, prompt=3)
     others = (embedded("again", ONE, prompt=3), embedded("longer", TWO, prompt=9))
     given = {exchange.step: exchange for exchange in (first, *others, *exchanges)}
@@ -136,7 +138,7 @@ def test_a_missing_route_is_no_shortcoming_and_a_model_that_refuses_is():
 # --------------------------------------------------------------------------- batches
 
 
-def batch(*exchanges):
+def batch(*exchanges: Exchange) -> list[Any]:
     alone = [embedded(f"alone-{place}", vector) for place, vector in enumerate((ONE, TWO, THREE))]
     right = (embedded("batch", ONE, TWO, THREE, prompt=12), embedded("turned", THREE, ONE, TWO, prompt=12))
     given = {exchange.step: exchange for exchange in (*alone, *right, *exchanges)}
@@ -178,8 +180,8 @@ def test_a_vector_that_is_nowhere_is_not_out_of_place():
 # --------------------------------------------------------------------------- base64
 
 
-def sixty_four(**replies):
-    given = {"float": ONE, "default": ONE, "float-again": ONE, "base64": packed(ONE)}
+def sixty_four(**replies: Any) -> list[Any]:
+    given: dict[str, Any] = {"float": ONE, "default": ONE, "float-again": ONE, "base64": packed(ONE)}
     given |= {step.replace("_", "-"): value for step, value in replies.items()}
     both = embedded("base64-batch", packed(ONE), packed(TWO))
     return judged(BASE64, transcript(*(embedded(step, value) for step, value in given.items()), both))

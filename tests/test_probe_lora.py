@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from servecheck.identify import served_models
-from servecheck.model import Exchange, NotApplicable, Outcome
+from servecheck.model import Exchange, Json, NotApplicable, Outcome
 from servecheck.probes._adapters import adapters, base_fields, unknown_fields
 from servecheck.probes.lora_effect import PROBE as EFFECT
 from servecheck.probes.lora_listed import PROBE as LISTED
 from tests.replies import chat, judged, refusal, reply, said, transcript, why
 
 H, V, N, R, U = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED, Outcome.UNDETERMINED
-BASE = {"id": "m", "object": "model", "parent": None, "max_model_len": 2048}
-TUNED = {"id": "sql", "object": "model", "parent": "m", "max_model_len": 2048}
+BASE: dict[str, Json] = {"id": "m", "object": "model", "parent": None, "max_model_len": 2048}
+TUNED: dict[str, Json] = {"id": "sql", "object": "model", "parent": "m", "max_model_len": 2048}
 
 
-def models(*entries: object) -> Exchange:
+def models(*entries: Json) -> Exchange:
     return reply("models", {"object": "list", "data": list(entries)}, path="/v1/models")
 
 
-def listed(*exchanges, entries=(BASE, TUNED)):
+def listed(*exchanges: Exchange, entries: Sequence[Json] = (BASE, TUNED)) -> list[Any]:
     right = (chat("base", "Paris"), chat("adapter-0", "Paris"), refusal("unknown", "no such model", 404))
     given = {exchange.step: exchange for exchange in (models(*entries), *right, *exchanges)}
     return judged(LISTED, transcript(*given.values()))
@@ -78,11 +81,13 @@ def test_an_adapter_is_no_model_to_choose_from():
 # --------------------------------------------------------------------------- effect
 
 
-def said_at(step, logprob, text="Paris"):
-    return chat(step, text, logprobs=() if logprob is None else (logprob,))
+def said_at(step: str, logprob: float | None) -> Exchange:
+    return chat(step, "Paris", logprobs=() if logprob is None else (logprob,))
 
 
-def effect(base=-0.5, again=-0.5, adapter=-1.5, **others):
+def effect(
+    base: float | None = -0.5, again: float | None = -0.5, adapter: float | None = -1.5, **others: float | None
+) -> list[Any]:
     steps = {"base-0": base, "again-0": again, "adapter-0-0": adapter}
     steps |= {"beside-base": base, "beside-0": adapter, "after": base}
     steps |= {"long-base": base, "long-cached": adapter, "long-past": adapter}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import wave
+from typing import Any
 
 import pytest
 
-from servecheck.model import NotApplicable, Outcome
+from servecheck.model import Exchange, Json, NotApplicable, Outcome
 from servecheck.probes._fixtures import form, png, tone
 from servecheck.probes.audio_transcribe import PROBE as AUDIO
 from servecheck.probes.images_generate import PROBE as IMAGES
@@ -21,14 +22,14 @@ H, V, N, R, U = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUS
 # --------------------------------------------------------------------------- audio
 
 HEARD = "/v1/audio/transcriptions"
-SEGMENTS = [{"start": 0.0, "end": 1.2, "text": "a"}, {"start": 1.2, "end": 2.0, "text": "b"}]
+SEGMENTS: list[Json] = [{"start": 0.0, "end": 1.2, "text": "a"}, {"start": 1.2, "end": 2.0, "text": "b"}]
 
 
-def heard(step, body, **more):
+def heard(step: str, body: Json | bytes, **more: Any) -> Exchange:
     return reply(step, body, path=HEARD, **more)
 
 
-def audio(*exchanges):
+def audio(*exchanges: Exchange) -> list[Any]:
     right = (
         heard("short", {"text": "A tone.", "usage": {"type": "duration", "seconds": 2}}),
         heard("longer", {"text": "A tone.", "usage": {"type": "duration", "seconds": 5}}),
@@ -93,12 +94,13 @@ def test_a_form_comes_apart_as_it_was_put_together():
 PAINTED = "/v1/images/generations"
 
 
-def painted(step, *sizes, took=0.5, **entry):
-    data = [{"b64_json": base64.b64encode(png(*size, lambda *_: (1, 2, 3))).decode(), **entry} for size in sizes]
+def painted(step: str, *sizes: tuple[int, int], took: float = 0.5) -> Exchange:
+    files = [png(width, height, lambda _, __: (1, 2, 3)) for width, height in sizes]
+    data: list[Json] = [{"b64_json": base64.b64encode(file).decode()} for file in files]
     return reply(step, {"created": 1, "data": data}, path=PAINTED, took=took)
 
 
-def images(*exchanges):
+def images(*exchanges: Exchange) -> list[Any]:
     right = (
         *(painted(step, (512, 256)) for step in ("first", "second", "third")),
         painted("no-size", (64, 64)),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 
-from servecheck.model import NotApplicable, Outcome
+from servecheck.model import Exchange, Json, NotApplicable, Outcome
 from servecheck.probes.rerank_basic import PROBE
 from tests.replies import judged, refusal, reply, said, transcript, why
 
@@ -14,25 +17,32 @@ DOCUMENTS = PROBE.params().documents
 SCORES = {0: 0.9, 1: 0.5, 2: 0.3, 3: 0.1}
 
 
-def ranking(step, scores, *, texts=True, order=None, name="relevance_score", bare=False):
-    places = order or sorted(scores, key=lambda place: -scores[place])
+def ranking(
+    step: str,
+    scores: Mapping[int, float | None],
+    *,
+    order: Sequence[int] | None = None,
+    name: str = "relevance_score",
+    bare: bool = False,
+) -> Exchange:
+    places = order or sorted(scores, key=lambda place: -(scores[place] or 0.0))
     turned = step == "turned"
-    listed = [
+    listed: list[Json] = [
         {
             "index": place,
             name: scores[place],
-            **({"document": {"text": DOCUMENTS[(3 - place if turned else place) % 4]}} if texts else {}),
+            "document": {"text": DOCUMENTS[(3 - place if turned else place) % 4]},
         }
         for place in places
     ]
     return reply(step, listed if bare else {"results": listed}, path=PATH)
 
 
-def own(query):
+def own(query: int) -> dict[int, float]:
     return {place: 0.9 if place == query else 0.4 - 0.1 * place for place in range(4)}
 
 
-def ranked(*exchanges):
+def ranked(*exchanges: Exchange) -> list[Any]:
     right = (
         ranking("first-1", SCORES),
         ranking("first-2", own(1)),
@@ -52,9 +62,9 @@ def test_a_right_ranking_holds_every_rule():
 
 
 def test_a_bare_list_with_score_is_a_ranking_too():
-    assert (
-        said(ranked(ranking("first-1", SCORES, name="score", bare=True)), "rerank-results-are-scored-documents")[0] is H
-    )
+    found = ranked(ranking("first-1", SCORES, name="score", bare=True))
+
+    assert said(found, "rerank-results-are-scored-documents")[0] is H
 
 
 @pytest.mark.parametrize(("order", "outcome"), [([0, 1, 2, 3], H), ([1, 0, 2, 3], V), ([3, 2, 1, 0], V)])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from servecheck.model import NotApplicable, Outcome
+from servecheck.model import Exchange, Json, NotApplicable, Outcome
 from servecheck.probes.speculative_active import PROBE
 from tests.replies import chat, chat_stream, judged, refusal, reply, said, transcript, why
 
@@ -12,12 +14,7 @@ H, V, N, R, U = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUS
 TEXT = "one two three four five six"
 
 
-def series(step, **values):
-    text = "".join(f"{name} {value}\n" for name, value in values.items())
-    return reply(step, text.encode() or b"x 1\n", path="/metrics", kind="text/plain")
-
-
-def vllm(step, proposed, accepted):
+def vllm(step: str, proposed: int, accepted: int) -> Exchange:
     drafts = f'vllm:spec_decode_num_draft_tokens_total{{engine="0"}} {proposed}\n'
     return reply(
         step,
@@ -27,7 +24,7 @@ def vllm(step, proposed, accepted):
     )
 
 
-def judge(*exchanges, whole=TEXT, streamed=TEXT, made=64):
+def judge(*exchanges: Exchange, whole: str = TEXT, streamed: str = TEXT, made: int = 64) -> list[Any]:
     right = [
         vllm("before", 100, 50),
         *(chat(f"whole-{place}", whole, finish="length", completion=made, prompt=20) for place in (1, 2)),
@@ -107,8 +104,8 @@ def test_sglang_says_in_its_settings_whether_it_speculates(algorithm, applies):
     ],
 )
 def test_llama_cpp_counts_drafts_in_its_replies(timings, check, outcome):
-    usage = {"prompt_tokens": 20, "completion_tokens": 64}
-    choice = {"index": 0, "message": {"content": TEXT}, "finish_reason": "length"}
+    usage: Json = {"prompt_tokens": 20, "completion_tokens": 64}
+    choice: Json = {"index": 0, "message": {"content": TEXT}, "finish_reason": "length"}
     answers = [reply(f"whole-{place}", {"choices": [choice], "usage": usage, "timings": timings}) for place in (1, 2)]
 
     assert said(judge(refusal("before", "Start it with --metrics", 501, "/metrics"), *answers), check) == [outcome]
