@@ -9,6 +9,7 @@ import struct
 import wave
 import zlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 __all__ = ["Colour", "data_url", "form", "picture", "png", "tone"]
 
@@ -32,6 +33,7 @@ def _chunk(part: tuple[bytes, bytes]) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
+@lru_cache(maxsize=8)
 def picture(kind: str, *, comment: str = "", size: int = 224) -> bytes:
     """Return a square PNG with pixels on a side: ``stripes`` in red and white, or ``squares`` in blue and black."""
     step = size // 8
@@ -50,6 +52,7 @@ def data_url(data: bytes, media: str = "image/png") -> str:
     return f"data:{media};base64,{base64.b64encode(data).decode()}"
 
 
+@lru_cache(maxsize=4)
 def tone(seconds: float, hertz: float = 220.0) -> bytes:
     """Return a WAV file: one channel of 16 bits, a tone that swells and fades as syllables do."""
     frames = bytearray()

@@ -9,6 +9,7 @@ import hashlib
 import re
 import struct
 import zlib
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from servecheck.probes._fixtures import Colour, png
@@ -41,6 +42,11 @@ def pixels(data: bytes) -> tuple[int, int, bytes]:
         return width, height, zlib.decompress(packed)
     except (struct.error, zlib.error) as wrong:
         raise ValueError(f"damaged: {wrong}") from wrong
+
+
+@lru_cache(maxsize=32)
+def _plain(width: int, height: int, colour: Colour) -> bytes:
+    return png(width, height, lambda _, __: colour)
 
 
 class PictureRoutes(Base):
@@ -108,8 +114,7 @@ class PictureRoutes(Base):
     def paint(self, prompt: str, place: int, size: tuple[int, int]) -> bytes:
         """Return an image of one colour, which the prompt decides."""
         red, green, blue = hashlib.blake2b(f"{prompt} {place}".encode(), digest_size=3).digest()
-        colour: Colour = (red, green, blue)
-        return png(*size, lambda _, __: colour)
+        return _plain(*size, (red, green, blue))
 
     def image_entry(self, data: bytes) -> Event:
         """Return one entry of ``data``."""
