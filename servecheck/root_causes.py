@@ -285,7 +285,14 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         remedy="Compare target_modules in the adapter's adapter_config.json with the names of the model's modules, "
         "and see that its weights are not all zero; engines load what does not match without an error.",
         source="https://github.com/vllm-project/vllm/issues/55193",
-        signs=(Sign(rows=("lora.effect",), statuses=_UNSERVED, said=_said(r"changes nothing, to the last digit")),),
+        signs=(
+            Sign(
+                rows=("lora.effect",),
+                engines=_VLLM | _SGLANG | _LLAMA,
+                statuses=_UNSERVED,
+                said=_said(r"changes nothing, to the last digit"),
+            ),
+        ),
     ),
     RootCause(
         id="seed-not-on-tpu",

@@ -138,6 +138,11 @@ class Base(Engine):
         """Return the model that a request names, the served one where it names none."""
         return fields.text(body, "model", self.model)
 
+    def answering(self, body: Event) -> str:
+        """Return the model that answers: the adapter that was named, else the served one."""
+        name = self.model_of(body)
+        return name if name in self.adapters else self.model
+
     def check_length(self, ids: Sequence[int]) -> None:
         """Refuse a prompt that leaves no room for an answer."""
         if len(ids) >= self.max_model_len:

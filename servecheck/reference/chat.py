@@ -95,7 +95,7 @@ class ChatRoutes(PictureRoutes):
         return Job(
             id=self.new_id("chatcmpl-"),
             created=int(self.clock()),
-            model=self.model_of(body),
+            model=self.answering(body),
             body=body,
             prompts=(Prompt(ids=ids),),
             sampling=self.sampling_of(body),
