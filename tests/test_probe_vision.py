@@ -28,6 +28,10 @@ RIGHT = {
     "both": chat("both", "Stripes and squares.", prompt=149, logprobs=(-0.2, -0.3)),
     "twice": chat("twice", "Stripes and stripes.", prompt=149, logprobs=(-0.2, -0.9)),
     "low": chat("low", "Red.", prompt=40),
+    "messages-text": reply("messages-text", {"usage": {"input_tokens": 26}}, path="/v1/messages"),
+    "messages-image": reply(
+        "messages-image", {"usage": {"input_tokens": 20, "cache_read_input_tokens": 72}}, path="/v1/messages"
+    ),
     "damaged": refusal("damaged", "cannot read the image"),
     "no-url": refusal("no-url", "not base64"),
 }
@@ -48,12 +52,12 @@ def test_a_right_server_holds_every_rule():
 def test_a_text_model_that_refuses_is_unsupported_and_one_that_fails_is_broken():
     refused, failed = refusal("stripes", "takes no images"), reply("stripes", {"error": "boom"}, status=500)
 
-    assert [one.outcome for one in judge(refused)] == [R]
-    assert [one.outcome for one in judge(failed)] == [V]
+    assert [one.outcome for one in judge(refused)] == [H, R]
+    assert [one.outcome for one in judge(failed)] == [H, V]
 
 
 def test_a_refusal_beside_a_refused_text_part_says_nothing():
-    assert [one.outcome for one in judge(refusal("stripes"), refusal("text"))] == [U]
+    assert [one.outcome for one in judge(refusal("stripes"), refusal("text"))] == [H, U]
 
 
 BLIND = chat("squares", "Red stripes on white.", prompt=84, logprobs=(-0.2, -0.3))
@@ -86,6 +90,29 @@ def test_an_image_is_seen_where_another_one_moves_the_answer(changed, outcome, h
 
     assert said(found, SEEN) == [outcome]
     assert hint in why(found, SEEN)
+
+
+@pytest.mark.parametrize(("last", "outcome"), [("Yes.", N), ("No.", H)])
+def test_without_log_probabilities_eight_pictures_tell(last, outcome):
+    same = [chat(step, "Yes.", prompt=84) for step in ("stripes", "squares", *(f"colour-{n}" for n in range(5)))]
+
+    assert said(judge(*same, chat("colour-5", last, prompt=84)), SEEN) == [outcome]
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (reply("messages-image", {"usage": {"input_tokens": 26}}, path="/v1/messages"), [N]),
+        (reply("messages-image", {"usage": {}}, path="/v1/messages"), [U]),
+        (reply("messages-image", {"error": "boom"}, path="/v1/messages", status=500), [V]),
+        (refusal("messages-image", "images are not supported", path="/v1/messages"), [H]),
+    ],
+)
+def test_another_route_may_refuse_an_image_but_not_drop_it(answer, outcome):
+    refused = refusal("stripes", "takes no images")
+
+    assert said(judge(answer), "messages-route-drops-no-image") == outcome
+    assert said(judge(answer, refused), "messages-route-drops-no-image") == outcome
 
 
 @pytest.mark.parametrize(("prompt", "outcome"), [(84, H), (90, H), (3_900, V), (None, U)])

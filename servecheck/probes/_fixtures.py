@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-__all__ = ["Colour", "data_url", "form", "picture", "png", "tone"]
+__all__ = ["Colour", "data_url", "form", "picture", "plain", "png", "tone"]
 
 Colour = tuple[int, int, int]
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -45,6 +45,12 @@ def picture(kind: str, *, comment: str = "", size: int = 224) -> bytes:
         return (20, 20, 220) if (column // step + row // step) % 2 else (0, 0, 0)
 
     return png(size, size, stripes if kind == "stripes" else squares, comment=comment)
+
+
+@lru_cache(maxsize=16)
+def plain(colour: Colour, *, size: int = 224) -> bytes:
+    """Return a square PNG of one colour."""
+    return png(size, size, lambda _, __: colour)
 
 
 def data_url(data: bytes, media: str = "image/png") -> str:

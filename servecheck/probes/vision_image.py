@@ -2,7 +2,8 @@
 
 What it does: asks a question in text alone, with a picture of red stripes, with one of blue squares of the same size,
 with the stripes in other bytes (a long comment inside the file), with both pictures, with the stripes twice and with
-less detail; then with a file that is no picture and with a URL that is none.
+less detail; then with a file that is no picture and with a URL that is none. Where there are no log probabilities, six
+plain colours more have to tell. Anthropic's route, where there is one, gets the stripes too.
 
 Why it matters: a server can drop the picture, or print its bytes into the prompt, and answer 200 with a description
 of something made up.
@@ -17,25 +18,29 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.model import Check, Exchange, Finding, Json, Level, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
-from servecheck.probes._fixtures import data_url, picture
+from servecheck.probes._fixtures import data_url, picture, plain
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.read import reply
 from servecheck.read.logprobs import tokens
-from servecheck.read.text import garbage, quote
+from servecheck.read.text import dig, garbage, number, quote
 
 __all__ = ["PROBE"]
 
 _PART = Part()
+_ANYWHERE = Part(route=Route.NONE)
+_OK = 200
 _SEEN, _PROMPT = "image-reaches-the-model", "image-makes-the-prompt-longer"
 _PIXELS, _SANE = "image-is-read-as-pixels", "answer-to-an-image-is-text"
+_MESSAGES = "messages-route-drops-no-image"
 _SEVERAL, _DETAIL, _BAD = "every-image-is-seen", "detail-is-accepted", "damaged-image-is-refused"
 _GUIDE = "https://platform.openai.com/docs/guides/images-vision"
 _VLLM = "https://docs.vllm.ai/en/latest/features/multimodal_inputs/"
 _COMMENT = 6_000  # letters that no compression shortens: some thousand tokens where they are read as text
 _SLACK = 64  # tokens; a template may tell the model a little more
+_COLOURS = ((0, 160, 0), (250, 220, 0), (120, 0, 120), (0, 0, 0), (255, 255, 255), (255, 120, 0))
 _UNSURE = -0.001  # a log probability below it moves with what the model read
 
 
@@ -51,11 +56,15 @@ async def drive(session: Session, params: VisionImageParams, _: Transcript | Non
     await _ask(session, params, "text")
     stripes, squares = data_url(picture("stripes")), data_url(picture("squares"))
     await _ask(session, params, "stripes", stripes)
+    await _ask_messages(session, params)
     if answer_at(session.transcript, "stripes") is None:
         return
     comment = "".join(session.nonce(60) for _ in range(_COMMENT // 60))
     await _ask(session, params, "squares", squares)
     await _ask(session, params, "again", stripes)
+    if _blind(session.transcript):
+        for number, colour in enumerate(_COLOURS):
+            await _ask(session, params, f"colour-{number}", data_url(plain(colour)))
     await _ask(session, params, "commented", data_url(picture("stripes", comment=comment)))
     await _ask(session, params, "both", stripes, squares)
     await _ask(session, params, "twice", stripes, stripes)
@@ -79,12 +88,36 @@ async def _ask(session: Session, params: VisionImageParams, step: str, *urls: st
         await session.chat(step if step != "text" else "text-plain", body)
 
 
+async def _ask_messages(session: Session, params: VisionImageParams) -> None:
+    """Ask on Anthropic's route, where there is one: a word that nobody has said, and the image before it."""
+    text: Json = {"type": "text", "text": f"{session.nonce()} {params.prompt}"}
+    source: Json = {
+        "type": "base64",
+        "media_type": "image/png",
+        "data": data_url(picture("stripes")).partition(",")[2],
+    }
+    for step, parts in (("messages-text", [text]), ("messages-image", [{"type": "image", "source": source}, text])):
+        messages: Json = [{"role": "user", "content": parts}]
+        exchange = await session.post(step, "/messages", {"max_tokens": params.max_tokens, "messages": messages})
+        if exchange.status != _OK:
+            return
+
+
+def _blind(transcript: Transcript) -> bool:
+    """Tell whether two pictures gave one text without log probabilities: more pictures then have to tell."""
+    stripes, squares = answer_at(transcript, "stripes"), answer_at(transcript, "squares")
+    if stripes is None or squares is None:
+        return False
+    return not tokens(stripes) and not _unlike(stripes, squares)
+
+
 def _control(transcript: Transcript) -> reply.Reply | None:
     return answer_at(transcript, "text") or reply_at(transcript, "text-plain") or reply_at(transcript, "text")
 
 
 def judge(transcript: Transcript, _: VisionImageParams) -> Iterator[Finding]:
     """Judge whether one picture is taken, then what it does."""
+    yield from _messages(transcript)
     text, stripes = _control(transcript), reply_at(transcript, "stripes")
     missing = _PART.unless_answered(_SEEN, stripes, text, what="an image")
     if missing is not None:
@@ -147,8 +180,47 @@ def _seen(transcript: Transcript, text: reply.Answer, stripes: reply.Answer, gro
         return _PART.no_effect(_SEEN, why, *seen)
     if not logprobs and not _unlike(text, stripes):
         return _PART.no_effect(_SEEN, f"both pictures give the answer to the text alone: {said}", *seen)
+    colours = [
+        answer for step in transcript.steps("colour-") if (answer := answer_at(transcript, step.step)) is not None
+    ]
+    if len(colours) == len(_COLOURS):
+        shown = sent(*seen, *colours)
+        if any(_unlike(stripes, answer) for answer in colours):
+            return _PART.held(_SEEN, "of eight pictures one changes the text", *shown)
+        return _PART.no_effect(_SEEN, f"eight different pictures give the very same text: {said}", *shown)
     why = "the model is certain of every token" if logprobs else "there are no log probabilities"
     return _PART.undetermined(_SEEN, f"two different pictures give the same text, and {why}: {said}", *seen)
+
+
+def _messages(transcript: Transcript) -> Iterator[Finding]:
+    """Judge Anthropic's route by the length of its prompts; where it is not offered there is nothing to judge."""
+    exchange, control = transcript.get("messages-image"), transcript.get("messages-text")
+    if exchange is None or control is None:
+        return
+    body = reply.json_body(exchange)
+    if isinstance(body, reply.Refusal):
+        yield _ANYWHERE.held(_MESSAGES, f"an image in /messages is refused: {body.what}", exchange)
+        return
+    if isinstance(body, reply.Failure):
+        yield _ANYWHERE.violated(_MESSAGES, f"an image in /messages: {body.what}", exchange)
+        return
+    before, after = _input_tokens(control), _input_tokens(exchange)
+    if before is None or after is None:
+        yield _ANYWHERE.undetermined(_MESSAGES, "usage does not say how long the prompts are", exchange, control)
+        return
+    said = f"/messages: {after - before:+d} input tokens for the image"
+    made = _ANYWHERE.held if after > before else _ANYWHERE.no_effect
+    yield made(_MESSAGES, said if after > before else f"{said}: it is dropped", exchange, control)
+
+
+def _input_tokens(exchange: Exchange) -> int | None:
+    """Return all tokens of a prompt; this API counts those from the cache apart."""
+    body = reply.json_body(exchange)
+    if isinstance(body, reply.Refusal | reply.Failure):
+        return None
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    first, *others = (number(dig(body, "usage", name)) for name in names)
+    return None if first is None else first + sum(other or 0 for other in others)
 
 
 def _prompt(text: reply.Answer, stripes: reply.Answer, grown: int | None) -> Finding:
@@ -245,6 +317,12 @@ PROBE = Probe(
             source=_GUIDE,
         ),
         Check(
+            id=_MESSAGES,
+            rule="An image in a request to /messages is refused, or adds input tokens.",
+            level=Level.MUST,
+            source="https://docs.anthropic.com/en/api/messages",
+        ),
+        Check(
             id=_BAD,
             rule="What is no picture is refused with a 4xx.",
             level=Level.SHOULD,
@@ -254,7 +332,7 @@ PROBE = Probe(
     params=VisionImageParams,
     drive=drive,
     judge=judge,
-    requests=10,
+    requests=12,
     prompt_tokens=4_000,
     output_tokens=120,
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from servecheck.model import Outcome
-from servecheck.reference.asgi import Event
+from servecheck.reference.asgi import Event, Reply, Request, json_reply
 from servecheck.reference.base import Answer
 from servecheck.reference.engine import Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
+from servecheck.reference.tokens import encode
 
 __all__ = ["HARMLESS", "MUTANTS"]
 
@@ -131,6 +132,25 @@ class OnePictureAtMost(ReferenceServer):
         return super().messages_of(body)
 
 
+class MessagesDropImages(ReferenceServer):
+    """Refuses images in chats, and on Anthropic's route leaves them out and answers."""
+
+    ROUTES: ClassVar[dict[tuple[str, str], str]] = {("POST", "/v1/messages"): "reply_messages_without_images"}
+
+    def picture_text(self, part: Event, where: str) -> str:  # noqa: ARG002
+        """Refuse."""
+        raise ApiError(f"{where}: image_url is not supported by this model", param=where)
+
+    async def reply_messages_without_images(self, request: Request) -> Reply:
+        """Answer the text."""
+        body = self.body_of(request)
+        parts = [part for part in body["messages"][-1]["content"] if part["type"] == "text"]
+        count = sum(len(encode(part["text"])) for part in parts)
+        usage = {"input_tokens": count, "output_tokens": 5}
+        said = [{"type": "text", "text": "The square is purple."}]
+        return json_reply({"type": "message", "role": "assistant", "content": said, "usage": usage})
+
+
 class DetailRefused(ReferenceServer):
     """Refuses a field that the API has."""
 
@@ -207,6 +227,12 @@ MUTANTS = (
     Mutant(id="first-picture-only", server=FirstPictureOnly, trips=((_SEVERAL, _V),)),
     Mutant(id="first-picture-twice", server=FirstPictureTwice, trips=((_SEVERAL, _V),)),
     Mutant(id="one-picture-at-most", server=OnePictureAtMost, trips=((_SEVERAL, _R),)),
+    Mutant(
+        id="messages-drop-images",
+        server=MessagesDropImages,
+        trips=((_SEEN, _R), ("messages-route-drops-no-image", _N)),
+        source="FlashML-org/FreeToken#348",
+    ),
     Mutant(id="detail-refused", server=DetailRefused, trips=((_DETAIL, _R),)),
     Mutant(id="damaged-fails", server=DamagedFails, trips=((_BAD, _V),), source="BerriAI/litellm#14085"),
     Mutant(id="damaged-taken", server=DamagedTaken, trips=((_BAD, _V),)),
