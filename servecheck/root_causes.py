@@ -225,7 +225,7 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
         signs=(
             Sign(
-                rows=("embeddings.*",),
+                rows=("embeddings.*", "rerank.*"),
                 engines=_LLAMA | _SGLANG,
                 said=_said(r"Start it with `?--embeddings?|--is-embedding"),
             ),
@@ -276,6 +276,20 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
                 said=_said(
                     r"not a multimodal model|only supports text input|image input is not supported|provide the mmproj"
                 ),
+            ),
+        ),
+    ),
+    RootCause(
+        id="model-hears-nothing",
+        title="the model takes no audio",
+        remedy="Serve a model that transcribes. SGLang has the route for every model, and answers 500 where a refusal "
+        "would be right.",
+        source="https://docs.sglang.io/supported_models/multimodal_language_models.html",
+        signs=(
+            Sign(
+                rows=("audio.*",),
+                engines=_SGLANG | _LLAMA,
+                said=_said(r"does not support audio|Unexpected keyword argument '(?:_detect_)?language'"),
             ),
         ),
     ),

@@ -227,6 +227,11 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("vision.image", S.BROKEN, "an image: HTTP 500: “image input is not supported - hint: …”"),
         LLAMA,
     ),
+    "sglang hears nothing": (
+        "model-hears-nothing",
+        cell("audio.transcribe", S.BROKEN, "HTTP 500: “Internal server error: Unexpected keyword argument 'language'”"),
+        SGLANG,
+    ),
     "an adapter does nothing": (
         "adapter-matches-nothing",
         cell("lora.effect", S.IGNORED, "“zero” changes nothing, to the last digit of 3 first tokens"),
