@@ -8,12 +8,21 @@ from servecheck.read.text import dig, garbage, quote
 
 __all__ = ["KINDS", "ailment", "request"]
 
-KINDS = ("chat", "completion", "embedding")
+KINDS = ("chat", "completion", "embedding", "rerank", "transcription", "image")
 """The kinds of endpoint; a chat is never sent to an embedding server, which it can kill (seen on SGLang)."""
+
+_LISTED = frozenset({"transcription", "image"})  # a clip or a painting every 25 cases would cost too much
 
 
 def request(kind: str) -> tuple[str, dict[str, Json]]:
-    """Return the path below the API root and the body (without ``model``) of the canary for a kind of endpoint."""
+    """Return the path below the API root and the body (without ``model``) of the canary for a kind of endpoint.
+
+    Without a body it is a GET: of servers that only transcribe or paint, the list of models is asked for.
+    """
+    if kind in _LISTED:
+        return "/models", {}
+    if kind == "rerank":
+        return "/rerank", {"query": "A quick fox.", "documents": ["The quick brown fox.", "Rain at noon."]}
     if kind == "embedding":
         return "/embeddings", {"input": "The quick brown fox."}
     if kind == "completion":
@@ -31,6 +40,12 @@ def ailment(exchange: Exchange) -> str:
             return body.what
         vector = dig(body, "data", 0, "embedding")
         return "" if vector else f"no embedding in {quote(exchange.body)}"
+    if exchange.url.endswith(("/rerank", "/models")):
+        body = reply.json_body(exchange)
+        if isinstance(body, reply.Refusal | reply.Failure):
+            return body.what
+        listed = body if isinstance(body, list) else dig(body, "results") or dig(body, "data")
+        return "" if listed else f"an empty list in {quote(exchange.body)}"
     answer = (
         reply.completion(exchange)
         if exchange.url.endswith("/completions") and "/chat/" not in exchange.url

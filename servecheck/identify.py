@@ -42,7 +42,31 @@ the user declares.
 """
 
 _ANY_KIND = frozenset({"identity", "health", "metrics", "tokenize", "auth", "lora", "own"})
-_ANY_KIND_ROWS = frozenset({"quantization.identity"})
+_ANY_KIND_ROWS = frozenset({"identity.models", "quantization.identity", "auth.admin_exposed"})
+_GROUPS_OF_KIND = {
+    "embedding": (_ANY_KIND | {"embeddings", "rerank"}, "embeds and does not generate"),
+    "completion": (_ANY_KIND | {"completions", "embeddings"}, "completes text and does not chat"),
+    "rerank": (frozenset({"identity", "health", "metrics", "tokenize", "rerank"}), "ranks and does not generate"),
+    "transcription": (frozenset({"audio"}), "transcribes and does not generate text"),
+    "image": (frozenset({"images"}), "paints and does not generate text"),
+}
+_ROUTES = (
+    ("/v1/chat/completions", "chat"),
+    ("/v1/completions", "completion"),
+    ("/v1/embeddings", "embedding"),
+    ("/v1/rerank", "rerank"),
+    ("/rerank", "rerank"),
+    ("/v1/audio/transcriptions", "transcription"),
+    ("/v1/images/generations", "image"),
+)
+_LITELLM_MODES = {
+    "chat": "chat",
+    "completion": "completion",
+    "embedding": "embedding",
+    "rerank": "rerank",
+    "audio_transcription": "transcription",
+    "image_generation": "image",
+}
 _GET_DEADLINE = 15.0
 _MOST_MODELS = 64  # of a list that a server may make as long as it likes
 _FIRST = (
@@ -100,11 +124,15 @@ async def ask(session: Session) -> dict[str, Exchange]:
 
 
 def served_models(exchange: Exchange) -> tuple[str, ...]:
-    """Return the model ids that a ``/v1/models`` reply lists, in its order; one that is listed twice is one model."""
+    """Return the model ids that a ``/v1/models`` reply lists, in its order; one that is listed twice is one model.
+
+    LoRA adapters, which name another listed id as their parent, are no models of their own.
+    """
     entries = dig(_json(exchange), "data")
     if not isinstance(entries, list):
         return ()
-    return tuple(dict.fromkeys(name for entry in entries if (name := string(dig(entry, "id")))))
+    parents = {name: string(dig(entry, "parent")) for entry in entries if (name := string(dig(entry, "id")))}
+    return tuple(name for name, parent in parents.items() if parent == name or parent not in parents)
 
 
 def identify(endpoint: Endpoint, asked: Mapping[str, Exchange], canary: Exchange | None = None) -> Identity:
@@ -141,11 +169,8 @@ def fits(feature: str, kind: str) -> tuple[bool, str]:
     group = feature.partition(".")[0]
     if feature in _ANY_KIND_ROWS:
         return True, ""
-    if kind == "embedding" and group not in _ANY_KIND | {"embeddings", "rerank"}:
-        return False, "this endpoint embeds and does not generate"
-    if kind == "completion" and group not in _ANY_KIND | {"completions", "embeddings"}:
-        return False, "this endpoint completes text and does not chat"
-    return True, ""
+    groups, why = _GROUPS_OF_KIND.get(kind, (None, ""))
+    return (True, "") if groups is None or group in groups else (False, f"this endpoint {why}")
 
 
 def precision_in_name(name: str) -> str:
@@ -342,12 +367,11 @@ def _kind(replies: Replies, model: str | None) -> str | None:
     listed = dig(replies.said.get("litellm"), "data")
     for entry in listed if isinstance(listed, list) else []:
         mode = string(dig(entry, "model_info", "mode"))
-        if dig(entry, "model_name") in (model, None) and mode in ("chat", "completion", "embedding"):
-            return mode
+        if dig(entry, "model_name") in (model, None) and mode in _LITELLM_MODES:
+            return _LITELLM_MODES[mode]
     if _weighed(ENGINE_SIGNS, replies).value not in ("sglang", "sgl-jax"):
         # vLLM has the routes of the tasks its model can do, and no others; SGLang has all of them always.
-        routes = (("/v1/chat/completions", "chat"), ("/v1/completions", "completion"), ("/v1/embeddings", "embedding"))
-        kind = next((kind for path, kind in routes if path in replies.paths), None)
+        kind = next((kind for path, kind in _ROUTES if path in replies.paths), None)
         if kind is not None:
             return kind
     # Where nothing else tells, a name that says so is heeded: a wrong chat can cost the server, a wrong embedding not.

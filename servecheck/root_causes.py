@@ -225,9 +225,86 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
         signs=(
             Sign(
-                rows=("embeddings.*",),
+                rows=("embeddings.*", "rerank.*"),
                 engines=_LLAMA | _SGLANG,
                 said=_said(r"Start it with `?--embeddings?|--is-embedding"),
+            ),
+        ),
+    ),
+    RootCause(
+        id="reranking-off",
+        title="the server was started without reranking",
+        remedy="llama.cpp: a server of its own with --reranking and a model that ranks; vLLM and SGLang: a server of "
+        "its own with a model that ranks or embeds.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(Sign(rows=("rerank.*",), engines=_LLAMA, said=_said(r"Start it with `?--rerank")),),
+    ),
+    RootCause(
+        id="slots-cut-long-texts-of-a-batch",
+        title="with several slots a long text beside others is embedded by its end alone",
+        remedy="llama.cpp with mean pooling: --kv-unified, or --parallel 1, or --pooling last where the model was "
+        "trained for it. Otherwise embed one text a request.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(Sign(rows=("embeddings.batch",), engines=_LLAMA, said=_said(r"cosine to the lone vector at least")),),
+    ),
+    RootCause(
+        id="embedding-longer-than-a-batch",
+        title="a text that is longer than the physical batch is a server error",
+        remedy="llama.cpp: --ubatch-size and --batch-size at least as large as the longest text, in tokens.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(Sign(rows=("embeddings.*",), engines=_LLAMA, said=_said(r"increase the physical batch size")),),
+    ),
+    RootCause(
+        id="no-matryoshka",
+        title="the model is not known to have been trained for shorter vectors",
+        remedy="Leave dimensions away, or cut and normalise in the client. vLLM and SGLang, for a model that was "
+        "trained for it: is_matryoshka true in its config.json, or with --hf-overrides (SGLang: "
+        "--json-model-override-args).",
+        source="https://github.com/vllm-project/vllm/pull/16331",
+        signs=(Sign(rows=("embeddings.dimensions",), engines=_VLLM | _SGLANG, said=_said(r"matryoshka")),),
+    ),
+    RootCause(
+        id="model-takes-no-images",
+        title="the model takes no images",
+        remedy="Serve a model that does; llama.cpp: with --mmproj FILE, the projector that belongs to the model. It "
+        "answers 500 without one, where a refusal would be right.",
+        source="https://github.com/ggml-org/llama.cpp/blob/master/docs/multimodal.md",
+        signs=(
+            Sign(
+                rows=("vision.*",),
+                engines=_VLLM | _SGLANG | _LLAMA,
+                said=_said(
+                    r"not a multimodal model|only supports text input|image input is not supported|provide the mmproj"
+                ),
+            ),
+        ),
+    ),
+    RootCause(
+        id="model-hears-nothing",
+        title="the model takes no audio",
+        remedy="Serve a model that transcribes. SGLang has the route for every model, and answers 500 where a refusal "
+        "would be right.",
+        source="https://docs.sglang.io/supported_models/multimodal_language_models.html",
+        signs=(
+            Sign(
+                rows=("audio.*",),
+                engines=_SGLANG | _LLAMA,
+                said=_said(r"does not support audio|Unexpected keyword argument '(?:_detect_)?language'"),
+            ),
+        ),
+    ),
+    RootCause(
+        id="adapter-matches-nothing",
+        title="an adapter is loaded and changes nothing",
+        remedy="Compare target_modules in the adapter's adapter_config.json with the names of the model's modules, "
+        "and see that its weights are not all zero; engines load what does not match without an error.",
+        source="https://github.com/vllm-project/vllm/issues/55193",
+        signs=(
+            Sign(
+                rows=("lora.effect",),
+                engines=_VLLM | _SGLANG | _LLAMA,
+                statuses=_UNSERVED,
+                said=_said(r"changes nothing, to the last digit"),
             ),
         ),
     ),

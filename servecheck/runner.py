@@ -230,7 +230,7 @@ class Runner:
     async def _canary(self, lane: _Lane) -> Exchange:
         path, body = canary.request(lane.kind)
         session = self._session(lane, case=None, seed="canary")
-        exchange = await session.post("canary", path, body)
+        exchange = await (session.post("canary", path, body) if body else session.get("canary", path))
         lane.last_canary, lane.since_canary = exchange, 0
         return exchange
 

@@ -381,6 +381,11 @@ def test_a_finding_of_an_unknown_check_is_our_fault(tmp_path):
         ("/embeddings", b'{"data":[{"embedding":[0.1,0.2]}]}', ""),
         ("/embeddings", b'{"data":[{"embedding":[]}]}', "no embedding"),
         ("/embeddings", b"[]", "no embedding"),
+        ("/rerank", b'{"results":[{"index":0,"relevance_score":1}]}', ""),
+        ("/rerank", b'[{"index":0,"score":1}]', ""),
+        ("/rerank", b'{"results":[]}', "an empty list"),
+        ("/models", b'{"data":[{"id":"whisper"}]}', ""),
+        ("/models", b'{"data":[]}', "an empty list"),
     ],
 )
 def test_a_canary_is_judged_by_its_own_kind(path, body, sign):

@@ -383,6 +383,13 @@ KINDS: dict[str, tuple[dict[str, Any], str | None]] = {
     "sglang whose paths prove nothing": ({**SGLANG, "model_info": None}, None),
     "vllm that chats": (VLLM, "chat"),
     "vllm that embeds": ({**VLLM, "openapi": {"paths": {"/v1/embeddings": {}, "/pooling": {}}}}, "embedding"),
+    "vllm that ranks": ({**VLLM, "openapi": {"paths": {"/rerank": {}, "/v1/rerank": {}, "/score": {}}}}, "rerank"),
+    "vllm that transcribes": ({**VLLM, "openapi": {"paths": {"/v1/audio/transcriptions": {}}}}, "transcription"),
+    "a server that paints": ({"openapi": {"paths": {"/v1/images/generations": {}}}}, "image"),
+    "a chat that paints too": (
+        {"openapi": {"paths": {"/v1/images/generations": {}, "/v1/chat/completions": {}}}},
+        "chat",
+    ),
     "a server that only completes": ({"openapi": {"paths": {"/v1/completions": {}}}}, "completion"),
     "litellm before a chat": (LITELLM, "chat"),
     "litellm before an embedder": (
@@ -516,6 +523,14 @@ def test_secrets_that_a_server_shows_among_its_settings_are_gone_before_anyone_r
         ("quantization.sanity", "embedding", False),
         ("errors.malformed", "embedding", False),
         ("auth.required", "embedding", True),
+        ("rerank.basic", "rerank", True),
+        ("embeddings.basic", "rerank", False),
+        ("chat.basic", "rerank", False),
+        ("audio.transcribe", "transcription", True),
+        ("identity.models", "transcription", True),
+        ("metrics.exposed", "transcription", False),
+        ("images.generate", "image", True),
+        ("vision.image", "image", False),
     ],
 )
 def test_rows_fit_the_kinds_that_can_answer_them(feature, kind, expected):

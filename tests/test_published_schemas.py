@@ -229,7 +229,7 @@ ENDPOINTS_NO = [
     f"{HEAD} {{gpu: {{base_url: 'http://h', api_key: X}}}}",
     f"{HEAD} {{gpu: {{base_url: 'http://h', headers: {{A: 1}}}}}}",
     f"{HEAD} {{gpu: {{base_url: 'http://h', headers_env: {{A: 'b c'}}}}}}",
-    f"{HEAD} {{gpu: {{base_url: 'http://h', kind: image}}}}",
+    f"{HEAD} {{gpu: {{base_url: 'http://h', kind: video}}}}",
     f"{HEAD} {{gpu: {{base_url: 'http://h', reference: on}}}}",
     f"{HEAD} {{gpu: {{base_url: 'http://h', declared: {{A: b}}}}}}",
     f"{HEAD} {{gpu: {{base_url: 'http://h', declared: {{a: 1}}}}}}",

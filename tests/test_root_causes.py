@@ -186,6 +186,57 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("structured.legacy_guided", S.SUPPORTED, value="guided_json ignored"),
         VLLM,
     ),
+    "llama.cpp ranks nothing": (
+        "reranking-off",
+        cell(
+            "rerank.basic",
+            S.UNSUPPORTED,
+            "refused: HTTP 501: “This server does not support reranking. Start it with `--reranking`”",
+        ),
+        LLAMA,
+    ),
+    "llama.cpp embeds the end of a long text": (
+        "slots-cut-long-texts-of-a-batch",
+        cell("embeddings.batch", S.BROKEN, "the three texts among 3: cosine to the lone vector at least 0.83808"),
+        LLAMA,
+    ),
+    "llama.cpp fails on a text beyond its batch": (
+        "embedding-longer-than-a-batch",
+        cell(
+            "embeddings.basic",
+            S.BROKEN,
+            "a text beyond the limit: HTTP 500: “input (4160 tokens) is too large to process. increase the physical "
+            "batch size (…”",
+        ),
+        LLAMA,
+    ),
+    "sglang refuses dimensions": (
+        "no-matryoshka",
+        cell(
+            "embeddings.dimensions", S.UNSUPPORTED, "HTTP 400: “Model 'm' does not support matryoshka representation”"
+        ),
+        SGLANG,
+    ),
+    "vllm refuses an image": (
+        "model-takes-no-images",
+        cell("vision.image", S.UNSUPPORTED, "an image is refused: HTTP 400: “smollm2 is not a multimodal model”"),
+        VLLM,
+    ),
+    "llama.cpp fails on an image": (
+        "model-takes-no-images",
+        cell("vision.image", S.BROKEN, "an image: HTTP 500: “image input is not supported - hint: …”"),
+        LLAMA,
+    ),
+    "sglang hears nothing": (
+        "model-hears-nothing",
+        cell("audio.transcribe", S.BROKEN, "HTTP 500: “Internal server error: Unexpected keyword argument 'language'”"),
+        SGLANG,
+    ),
+    "an adapter does nothing": (
+        "adapter-matches-nothing",
+        cell("lora.effect", S.IGNORED, "“zero” changes nothing, to the last digit of 3 first tokens"),
+        VLLM,
+    ),
 }
 
 

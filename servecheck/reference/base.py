@@ -124,8 +124,8 @@ class Base(Engine):
 
     def check_model(self, body: Event) -> None:
         """Refuse a model that is not served; a missing name means the only model."""
-        name = fields.text(body, "model", self.model)
-        if name != self.model:
+        name = self.model_of(body)
+        if name not in (self.model, *self.adapters):
             raise ApiError(
                 f"the model {name!r} does not exist; served here: {self.model!r}",
                 status=404,
@@ -133,6 +133,15 @@ class Base(Engine):
                 param="model",
                 code="model_not_found",
             )
+
+    def model_of(self, body: Event) -> str:
+        """Return the model that a request names, the served one where it names none."""
+        return fields.text(body, "model", self.model)
+
+    def answering(self, body: Event) -> str:
+        """Return the model that answers: the adapter that was named, else the served one."""
+        name = self.model_of(body)
+        return name if name in self.adapters else self.model
 
     def check_length(self, ids: Sequence[int]) -> None:
         """Refuse a prompt that leaves no room for an answer."""

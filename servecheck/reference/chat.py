@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 from servecheck.reference import fields
 from servecheck.reference.answers import call_text, calls_wanted
 from servecheck.reference.asgi import Event, Reply, Request, json_reply
-from servecheck.reference.base import Answer, Base, Tally
+from servecheck.reference.base import Answer, Tally
 from servecheck.reference.constraint import BadConstraint, Choose, Constraint, Schema
 from servecheck.reference.engine import Delta, Job, Prompt, Step
 from servecheck.reference.fields import ApiError
+from servecheck.reference.pictures import PictureRoutes
 from servecheck.reference.tokens import SPECIAL, piece, render_chat, shown
 
 __all__ = ["ChatRoutes", "Toolbox"]
@@ -62,7 +63,7 @@ class _Started:
         return new
 
 
-class ChatRoutes(Base):
+class ChatRoutes(PictureRoutes):
     """Chat completions."""
 
     ROUTES: ClassVar[dict[tuple[str, str], str]] = {("POST", "/v1/chat/completions"): "reply_chat"}
@@ -94,7 +95,7 @@ class ChatRoutes(Base):
         return Job(
             id=self.new_id("chatcmpl-"),
             created=int(self.clock()),
-            model=self.model,
+            model=self.answering(body),
             body=body,
             prompts=(Prompt(ids=ids),),
             sampling=self.sampling_of(body),
@@ -152,8 +153,11 @@ class ChatRoutes(Base):
         texts: list[str] = []
         for part in content:
             kind = part.get("type") if isinstance(part, dict) else None
+            if kind == "image_url":
+                texts.append(self.picture_text(part, where))
+                continue
             if kind not in {"text", "input_text"}:
-                raise ApiError(f"{where}: this model takes text parts only, not {kind!r}", param=where)
+                raise ApiError(f"{where}: this model takes text and image_url parts, not {kind!r}", param=where)
             texts.append(fields.text(part, "text"))
         return "\n".join(texts)
 

@@ -42,7 +42,7 @@ class CompletionRoutes(Base):
         return Job(
             id=self.new_id("cmpl-"),
             created=int(self.clock()),
-            model=self.model,
+            model=self.answering(body),
             body=body,
             prompts=prompts,
             sampling=self.sampling_of(body),

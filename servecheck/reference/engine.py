@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -156,6 +157,8 @@ class Engine:
         reports_cached: bool = True,
         tool_parser: bool = True,
         reasoning_parser: bool = True,
+        adapters: Sequence[str] = (),
+        speculative: int = 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.model = model
@@ -166,6 +169,7 @@ class Engine:
         self.jitter_seed = jitter_seed
         self.reports_cached = reports_cached
         self.tool_parser, self.reasoning_parser = tool_parser, reasoning_parser
+        self.adapters, self.speculative = tuple(adapters), speculative
         self.clock = clock
         self.metrics = Metrics()
         self.cache = PrefixCache(block=block, capacity=blocks)
@@ -184,15 +188,27 @@ class Engine:
 
     def lookup_cached(self, job: Job, prompt: Prompt) -> int:
         """Return how many leading tokens of a prompt need no computing."""
-        return self.cache.cached(job.salt, prompt.ids)
+        return self.cache.cached(self.cache_of(job), prompt.ids)
 
     def store_cached(self, job: Job, ids: Sequence[int]) -> None:
         """Remember computed tokens."""
-        self.cache.store(job.salt, ids)
+        self.cache.store(self.cache_of(job), ids)
+
+    def cache_of(self, job: Job) -> str:
+        """Return whose cache a request uses: one for each salt and each adapter."""
+        return f"{job.salt}\n{job.model}" if job.model in self.adapters else job.salt
 
     def candidates(self, job: Job, index: int, prompt: Sequence[int], generated: Sequence[int]) -> Any:  # noqa: ANN401, ARG002
         """Return the model's next-token distribution: a list of (id, log probability), likeliest first."""
-        return self.language.candidates(prompt, generated)
+        return self.adapted(job, self.language.candidates(prompt, generated))
+
+    def adapted(self, job: Job, candidates: list[tuple[int, float]]) -> list[tuple[int, float]]:
+        """Return the distribution as the adapter that the job names, if any, makes it: the likeliest less likely."""
+        if job.model not in self.adapters:
+            return candidates
+        token, logprob = candidates[0]
+        context = hashlib.blake2b(f"{job.model} {token}".encode(), digest_size=16).digest()
+        return spread(token, math.exp(logprob) * (0.2 + 0.3 * context[0] / 256), context)
 
     def context_of(self, job: Job, index: int) -> tuple[int, ...]:
         """Return the token ids that a choice is generated from."""

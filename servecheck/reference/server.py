@@ -7,9 +7,12 @@ from typing import ClassVar
 
 from servecheck.reference import fields
 from servecheck.reference.asgi import Event, Receive, Reply, Request, Scope, Send, asgi, json_reply
+from servecheck.reference.audio import AudioRoutes
 from servecheck.reference.chat import ChatRoutes
 from servecheck.reference.completions import CompletionRoutes
+from servecheck.reference.embeddings import EmbeddingRoutes
 from servecheck.reference.fields import ApiError
+from servecheck.reference.speculation import speculation
 from servecheck.reference.tokens import VOCABULARY, decode, encode, render_chat, shown
 
 __all__ = ["ReferenceServer"]
@@ -18,13 +21,14 @@ _OPEN = frozenset({"/health", "/version", "/metrics"})
 """Paths that need no key: probes of orchestrators and scrapers have none."""
 
 
-class ReferenceServer(ChatRoutes, CompletionRoutes):
+class ReferenceServer(ChatRoutes, CompletionRoutes, EmbeddingRoutes, AudioRoutes):
     """A server whose answers are right by construction, made to be broken by subclasses.
 
     An instance is an ASGI app. Keyword arguments: ``model`` (served name), ``language`` (a reference model or its
     name), ``decode_seconds`` per token, ``prefill_seconds`` per uncached token, ``max_model_len``, ``block`` and
     ``blocks`` of the prefix cache, ``slots``, ``api_key``, ``jitter_seed`` (timing and unseeded sampling),
-    ``reports_cached``, ``tool_parser``, ``reasoning_parser``, ``clock`` (for ``created``, seconds since 1970).
+    ``reports_cached``, ``tool_parser``, ``reasoning_parser``, ``adapters`` (names of LoRA adapters), ``speculative``
+    (tokens that are drafted at once, 0 for none), ``clock`` (for ``created``, seconds since 1970).
 
     What to override for a fault, from outside in:
 
@@ -65,6 +69,18 @@ class ReferenceServer(ChatRoutes, CompletionRoutes):
     ``decode_delay(job, index, count)``,      seconds
     ``prefill_delay(job, uncached)``
     ``ends_at(job)``, ``new_id(prefix)``      end tokens, ids
+    ``inputs_of``, ``vectors``, ``vector``,   embeddings and reranking
+    ``embedding_entry``, ``encoded``,
+    ``dimensions_of``, ``embedding_usage``,
+    ``documents_of``, ``ranked``,
+    ``relevance``, ``top_of``
+    ``picture_text``, ``picture_bytes``,      pictures in prompts; pictures that are generated
+    ``patches``; ``size_of``, ``count_of``,
+    ``paint``, ``image_entry``
+    ``transcription``, ``heard``,             transcription
+    ``seconds_of``, ``verbose``
+    ``adapted(job, candidates)``,             LoRA adapters; speculative decoding
+    ``adapter_entry``; ``drafts()``
     ========================================  =========================================================================
 
     More routes are mixins with ``ROUTES``, as ``ChatRoutes`` is.
@@ -148,7 +164,13 @@ class ReferenceServer(ChatRoutes, CompletionRoutes):
     def metrics_text(self) -> str:
         """Return the Prometheus text of ``/metrics``."""
         cache = self.cache
-        return self.metrics.text(model=self.model, block=cache.block, blocks=cache.capacity, used=len(cache))
+        text = self.metrics.text(model=self.model, block=cache.block, blocks=cache.capacity, used=len(cache))
+        return text + (speculation(self.model, *self.drafts()) if self.speculative else "")
+
+    def drafts(self) -> tuple[int, int, int]:
+        """Return how many drafts there were, the tokens in them, and those that were right: every other token is."""
+        drafts = self.metrics.generation_tokens // 2
+        return drafts, drafts * self.speculative, drafts
 
     async def reply_metrics(self, _: Request) -> Reply:
         """``GET /metrics``."""
@@ -167,7 +189,11 @@ class ReferenceServer(ChatRoutes, CompletionRoutes):
 
     def models_list(self) -> Event:
         """Return the body of ``/v1/models``."""
-        return {"object": "list", "data": [self.model_entry()]}
+        return {"object": "list", "data": [self.model_entry(), *map(self.adapter_entry, self.adapters)]}
+
+    def adapter_entry(self, name: str) -> Event:
+        """Return one adapter as ``/v1/models`` lists it."""
+        return {**self.model_entry(), "id": name, "parent": self.model}
 
     async def reply_models(self, _: Request) -> Reply:
         """``GET /v1/models``."""

@@ -53,7 +53,7 @@ class EndpointV1(_Closed):
     metrics_url: ServerUrl | None = Field(
         default=None, description="Where the metrics are, if not at /metrics of the server."
     )
-    kind: Literal["chat", "completion", "embedding"] | None = Field(
+    kind: Literal["chat", "completion", "embedding", "rerank", "transcription", "image"] | None = Field(
         default=None, description="What the server is for, where it cannot be asked."
     )
     declared: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")], str] = Field(
