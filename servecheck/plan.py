@@ -117,8 +117,9 @@ def make(
             skips[feature.id] = skip
     if not chosen:
         raise NothingSelected(_nothing(globs, suite))
-    # The riskiest come last: what they leave behind then disturbs nobody.
-    chosen.sort(key=lambda scenario: _RISK_ORDER[probes[scenario.probe].risk])
+    # The riskiest come last: what they leave behind then disturbs nobody. Only what a first use costs must be asked
+    # before anything else has used it.
+    chosen.sort(key=lambda scenario: _order(probes[scenario.probe]))
     return Plan(
         endpoints=tuple(sorted(endpoints, key=lambda endpoint: not endpoint.reference)),
         scenarios=tuple(chosen),
@@ -126,6 +127,10 @@ def make(
         settings=settings,
         estimate=_estimate(chosen, probes, settings),
     )
+
+
+def _order(probe: Probe[Params]) -> tuple[bool, int]:
+    return not probe.first_use, _RISK_ORDER[probe.risk]
 
 
 def _choose(
