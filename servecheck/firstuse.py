@@ -114,7 +114,9 @@ def read(uses: Iterable[Use], limits: Limits | None = None) -> Reading:
     unmeasured: list[str] = []
     tried = ordinary = 0
     for shape, mine in by_shape.items():
-        usual = _usual([use.own for use in mine if not use.first], limits)
+        later = [use for use in mine if not use.first]
+        plain = [use for use in later if not use.explained]
+        usual = _usual([use.seconds for use in (plain if len(plain) >= _FEWEST else later)], limits)
         if usual is None:
             unmeasured.append(shape)
             continue

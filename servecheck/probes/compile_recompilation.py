@@ -64,6 +64,7 @@ _QUEUE = (
     "sglang:queue_time_seconds_sum",
 )
 _LENGTHS = ("vllm:request_prompt_tokens_bucket", "ray_vllm_request_prompt_tokens_bucket")
+_SAFE = 1.5  # another user's token may cost more than ours
 _SLACK = 32  # tokens by which counters may differ from usage before others' requests are suspected
 _STEP_NAME = re.compile(
     r"(?P<kind>cold|warm|look|again|beside)-(?P<shape>(?:length|batch|feature)-[a-z0-9]+)(?:-[0-9]+)?(?:/[0-9]+)?"
@@ -112,8 +113,9 @@ async def drive(session: Session, params: CompileRecompilationParams, _: Transcr
     """Lengths, batches and features, each cold and warm; what stalled again; everything once more."""
     climb = _Climb(session, params)
     await session.metrics("metrics-0")
-    for _number in range(2):
-        await climb.control()
+    await climb.control()
+    await climb.read()
+    await climb.control()
     if not isinstance(reply.chat(session.transcript.exchanges[-1]), reply.Answer):
         return
     for target in _targets(session.transcript, params):
@@ -323,23 +325,21 @@ class _Because:
 
 def _uses(transcript: Transcript, explained: Mapping[str, _Because]) -> list[Use]:
     """Return the uses that can be compared: no prompts that were cached, and none that a tenth was added to."""
-    nothing = _Because(0.0, "")
-    made = []
-    for group in _groups(transcript):
-        if group.kind == "beside" or group.was_cached:
-            continue
-        because = explained.get(group.exchanges[0].id, nothing)
-        made.append(
-            Use(
-                id=group.exchanges[0].id,
-                shape=group.shape,
-                seconds=group.seconds,
-                first=group.kind == "cold" or group.exchanges[0].step == "control-1",
-                explained=because.seconds,
-                because=because.why,
-            )
-        )
-    return made
+    groups = [group for group in _groups(transcript) if group.kind != "beside" and not group.was_cached]
+    return [_use(group, explained) for group in groups]
+
+
+def _use(group: _Group, explained: Mapping[str, _Because]) -> Use:
+    first = group.exchanges[0]
+    because = explained.get(first.id, _Because(0.0, ""))
+    return Use(
+        id=first.id,
+        shape=group.shape,
+        seconds=group.seconds,
+        first=group.kind == "cold" or first.step == "control-1",
+        explained=because.seconds,
+        because=because.why,
+    )
 
 
 # --------------------------------------------------------------------------- counters
@@ -412,7 +412,7 @@ def _costs(transcript: Transcript) -> tuple[float, float]:
     lengths = [group for group in warm if group.shape.startswith("length-")]
     prompt = min((group.seconds / (group.tokens or 1) for group in lengths), default=0.0)
     controls = [group.seconds for group in _groups(transcript) if group.kind == _CONTROL]
-    return 2 * prompt, median(controls) if controls else 0.0
+    return _SAFE * prompt, median(controls) if controls else 0.0
 
 
 def _explain(
@@ -464,7 +464,7 @@ def judge(transcript: Transcript, params: CompileRecompilationParams) -> Iterato
     reading = firstuse.read(uses, _limits(params))
     apart = [stall for stall in reading.stalls if stall.use.shape == "feature-json"]
     reading = replace(reading, stalls=tuple(stall for stall in reading.stalls if stall not in apart))
-    beside = _beside(transcript, uses, params)
+    beside = _beside(transcript, counters, params)
     seen = _Seen(transcript, params, counters, uses, reading, beside, apart, refused)
     if not uses or not reading.shapes:
         yield _PART.undetermined(_QUICK, "no shape was tried")
@@ -533,15 +533,15 @@ def _tokens(transcript: Transcript) -> dict[str, int]:
     return {group.shape: group.tokens or int(group.shape.partition("-")[2]) for group in cold}
 
 
-def _beside(transcript: Transcript, uses: list[Use], params: CompileRecompilationParams) -> list[Stall]:
+def _beside(transcript: Transcript, counters: _Counters, params: CompileRecompilationParams) -> list[Stall]:
     """Return the prompts a tenth longer than one that stalled which stalled as well: their range is finer."""
+    uses = _uses(transcript, counters.explained)
     found: list[Stall] = []
     for group in _groups(transcript):
-        if group.kind != "beside":
-            continue
-        ordinary = [use for use in uses if use.shape == group.shape and not use.first]
-        first = Use(id=group.exchanges[0].id, shape=group.shape, seconds=group.seconds, first=True)
-        found += firstuse.read([first, *ordinary], _limits(params)).stalls
+        if group.kind == "beside" and not group.was_cached:
+            ordinary = [use for use in uses if use.shape == group.shape and not use.first]
+            first = replace(_use(group, counters.explained), first=True)
+            found += firstuse.read([first, *ordinary], _limits(params)).stalls
     return found
 
 

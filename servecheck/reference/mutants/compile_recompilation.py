@@ -88,20 +88,23 @@ class Compiling(ReferenceServer):
                     seconds = 0.2
                 else:
                     self.compiled.append((replica, shape, seconds))
-                self._busy_until[replica] = max(now, self._busy_until[replica]) + seconds
+                until = self._busy_until[replica] = max(now, self._busy_until[replica]) + seconds
+                # Whoever comes meanwhile is served behind it.
+                self.bursts = sorted((until if now <= start < until else start, long) for start, long in self.bursts)
         return max(0.0, self._busy_until[replica] - now)
 
     def wait_for_others(self) -> float:
         """Return the seconds until other users' requests are through; they and our wait are counted as engines do."""
         now = asyncio.get_running_loop().time()
+        free = now
         for start, seconds in list(self.bursts):
-            if start <= now:
-                self.bursts.remove((start, seconds))
-                self.metrics.prompt_tokens += int(seconds / self.prefill_seconds)
-                if now < start + seconds:
-                    self.queued += start + seconds - now
-                    return start + seconds - now
-        return 0.0
+            if start > free:
+                break
+            self.bursts.remove((start, seconds))
+            self.metrics.prompt_tokens += int(seconds / self.prefill_seconds)
+            free = max(free, start + seconds) if start + seconds > now else free
+        self.queued += free - now
+        return free - now
 
     def metrics_text(self) -> str:
         """Add the time that requests have waited in the queue."""
