@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +14,11 @@ from servecheck.model import Finding, Outcome, Trial
 from servecheck.probes import discover
 from servecheck.probes.compile_recompilation import CompileRecompilationParams
 from servecheck.reference.killmatrix import trials_on
-from servecheck.reference.mutants.compile_recompilation import Compiling, CompilesBatches, CompilesLogprobs
+from servecheck.reference.mutants.compile_recompilation import Compiling
 from servecheck.scenario import Scenario
 
 _QUICK, _STAYS = "first-use-is-as-quick", "used-shape-stays-quick"
-_SMALL = {"longest": 400, "batches": [], "features": ["logprobs"]}
+_SMALL: dict[str, Any] = {"longest": 400, "batches": [], "features": ["logprobs"]}
 
 
 @functools.cache

@@ -5,17 +5,19 @@ that doubles), batches, and the first use of logprobs, of sampling and of a JSON
 then again with other words in front (warm), and all of them once more at the end. A first use stalls where it takes a
 second longer than the later ones and five times as long; that comes of the same length, so what length costs anyway
 cancels out. A stall is looked at again at once: the same shape twice more, and a prompt a tenth longer, which tells
-whether shapes are finer than doubling. Counters are read around it: a second that the server's own queue, other users'
-tokens or a cached prefix explain is taken off. A control of a short prompt before each shape shows how quiet the server
-is; where it stalls too, a first use counts only at twice its worst. The first structured request is timed, named and not
-counted, since setting up a grammar looks the same. With a sample of traffic it says which share of it has such shapes.
+whether shapes are finer than doubling. Counters are read around it: seconds that the server's own queue or other users'
+tokens explain are taken off, and answers from the prefix cache are left out. A control of a short prompt before each
+shape shows how quiet the server is; where it stalls too, a first use counts only at twice its worst. The first
+structured request is timed, named and not counted, since setting up a grammar looks the same. With a sample of traffic
+it says which share of it has such shapes.
 
 Why it matters: a server that compiles while it serves makes one user wait for seconds or minutes, and all that run with
 them; after each restart and on each replica again.
 
-How it could be fooled: by a server whose shapes were all used before (it says so where counters tell, and then nothing is
-decided); without counters, by one burst of another user's requests that hits a first use and nothing else; by a stall
-that is shorter than five times what the shape takes anyway. Shapes between those of the ladder are not tried.
+How it could be fooled: by a server whose shapes were all used before (where its counters do not show that it is new,
+nothing is decided); without counters, by one burst of another user's requests that hits a first use and nothing else;
+by a stall that is shorter than five times what the shape takes anyway. Lengths between those of the ladder are not
+tried.
 """
 
 from __future__ import annotations
@@ -232,7 +234,7 @@ def _frame(transcript: Transcript) -> int:
 
 
 def _targets(transcript: Transcript, params: CompileRecompilationParams) -> Iterator[int]:
-    """Yield the lengths of the ladder: three quarters of 64, 128, 256 … tokens, above the control's and below the limits."""
+    """Yield the lengths of the ladder: three quarters of 64, 128, 256 … tokens, above the control and below limits."""
     said = transcript.fingerprint.value("max_model_len")
     room = int(said) - 2 * _LEAD if said and said.isdigit() else params.longest
     # Prompts may come out longer than meant where words are not tokens, and one a tenth longer may follow.
@@ -458,14 +460,14 @@ def judge(transcript: Transcript, params: CompileRecompilationParams) -> Iterato
     if missing is not None:
         yield missing
         return
-    refused = yield from _unanswered(transcript)
+    yield from _unanswered(transcript)
     counters = _counters(transcript)
     uses = _uses(transcript, counters.explained)
     reading = firstuse.read(uses, _limits(params))
     apart = [stall for stall in reading.stalls if stall.use.shape == "feature-json"]
     reading = replace(reading, stalls=tuple(stall for stall in reading.stalls if stall not in apart))
     beside = _beside(transcript, counters, params)
-    seen = _Seen(transcript, params, counters, uses, reading, beside, apart, refused)
+    seen = _Seen(transcript, params, counters, uses, reading, beside, apart)
     if not uses or not reading.shapes:
         yield _PART.undetermined(_QUICK, "no shape was tried")
         return
@@ -474,23 +476,30 @@ def judge(transcript: Transcript, params: CompileRecompilationParams) -> Iterato
 
 
 def _unanswered(transcript: Transcript) -> Iterator[Finding]:
-    """Yield what a request of a new shape came to that failed; return the shapes that were refused."""
-    refused: list[str] = []
-    cold = [exchange for exchange in transcript.steps("cold-") if exchange.step.partition("/")[2] in ("", "1")]
-    failed = False
+    """Judge whether requests of new shapes were answered; what is refused by name is not this row's business."""
     for exchange in transcript:
         found = _STEP_NAME.fullmatch(exchange.step)
         read = reply.chat(exchange) if found is not None else None
-        if found is None or isinstance(read, reply.Answer):
-            continue
-        if isinstance(read, reply.Refusal):
-            refused.append(_named(found["shape"]))
-        elif isinstance(read, reply.Failure) and not failed:
-            failed = True
+        if found is not None and isinstance(read, reply.Failure):
             yield _PART.violated(_ANSWERED, f"{_named(found['shape'])}: {read.what}", exchange)
-    if cold and not failed:
+            return
+    cold = _cold(transcript)
+    if cold:
         yield _PART.held(_ANSWERED, f"{len(cold)} shapes were answered or refused by name", cold[-1])
-    return list(dict.fromkeys(refused))  # noqa: B901 - read by the caller's `yield from`
+
+
+def _cold(transcript: Transcript) -> list[Exchange]:
+    """Return the first request of each shape; the first one of a batch stands for it."""
+    return [exchange for exchange in transcript.steps("cold-") if exchange.step.partition("/")[2] in ("", "1")]
+
+
+def _refused(transcript: Transcript) -> list[str]:
+    """Return the shapes that were refused by name."""
+    return [
+        _named(found["shape"])
+        for exchange in _cold(transcript)
+        if (found := _STEP_NAME.fullmatch(exchange.step)) and isinstance(reply.chat(exchange), reply.Refusal)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,7 +511,6 @@ class _Seen:
     reading: Reading
     beside: list[Stall]
     apart: list[Stall]
-    refused: list[str]
 
     def evidence(self, stalls: Sequence[Stall]) -> list[Exchange]:
         """Return a stalled use and a usual one of its shape for each stall."""
@@ -611,8 +619,11 @@ def _first_uses(seen: _Seen) -> Finding:
     tried = len(reading.shapes) - len(reading.unmeasured)
     if reading.stalls:
         lost = figures["seconds_lost"]
-        why = f"{len(reading.stalls)} of {tried} shapes stalled at their first use: {_list(reading.stalls)}; {lost:g} s lost"
-        why += f" ({figures['seconds_lost_low']:g} to {figures['seconds_lost_high']:g})" + _granularity(seen)
+        why = f"{len(reading.stalls)} of {tried} shapes stalled at their first use: {_list(reading.stalls)}"
+        why += (
+            f"; {lost:g} s lost ({figures['seconds_lost_low']:g} to {figures['seconds_lost_high']:g})"
+            + _granularity(seen)
+        )
         why += _of_traffic(figures) + _asides(seen)
         return _PART.violated(_QUICK, why, *seen.evidence([*reading.stalls, *seen.beside]), **figures)
     if reading.unsettled:
@@ -620,7 +631,7 @@ def _first_uses(seen: _Seen) -> Finding:
         why = f"{_list(reading.unsettled)} at first use, but ordinary requests stalled too, by up to {worst:.1f} s: noise or not, nobody "
         why += "can tell" + _asides(seen)
         return _PART.undetermined(_QUICK, why, *seen.evidence(reading.unsettled), **figures)
-    cold = [exchange for exchange in seen.transcript.steps("cold-") if exchange.step.partition("/")[2] in ("", "1")]
+    cold = _cold(seen.transcript)
     new = seen.new
     said = f"{tried} shapes: no first use took {seen.params.stall_s:g} s longer than later ones"
     if len(new) >= _NEW_SHAPES:
@@ -682,8 +693,9 @@ def _asides(seen: _Seen) -> str:
         said.append(f"{cached} uses came from the prefix cache and were left out")
     if reading.noise:
         said.append(f"{len(reading.noise)} ordinary requests stalled too")
-    if seen.refused:
-        said.append(f"refused: {', '.join(seen.refused)}")
+    refused = _refused(seen.transcript)
+    if refused:
+        said.append(f"refused: {', '.join(refused)}")
     if reading.unmeasured:
         said.append(f"not comparable: {', '.join(_named(shape) for shape in reading.unmeasured)}")
     if reading.stalls and not seen.counters.usable:

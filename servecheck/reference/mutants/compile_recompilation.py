@@ -78,7 +78,7 @@ class Compiling(ReferenceServer):
         return int(chance(self.jitter_seed, job.id, 11) * self.replicas)
 
     def stall(self, job: Job, shape: Hashable) -> float:
-        """Return the seconds until a request goes on: what its replica compiles already, and what it compiles for it."""
+        """Return the seconds until a request goes on: what its replica compiles already, and what for it."""
         now, replica = asyncio.get_running_loop().time(), self.replica_of(job)
         if (replica, shape) not in self._met:
             self._met.add((replica, shape))
@@ -151,16 +151,15 @@ class CompilesLogprobs(CompilesBatches):
 class ForgetsShapes(CompilesLengths):
     """Keeps three compiled shapes only and compiles what it dropped again and again."""
 
-    def stall(self, job: Job, shape: Hashable) -> float:
-        """Drop the oldest ones."""
-        mine = [met for met in self._order if met != shape][-2:]
-        self._order = [*mine, shape]
-        self._met = {met for met in self._met if met[1] in self._order}
-        return super().stall(job, shape)
-
     def __init__(self, **config: Any) -> None:  # noqa: ANN401
         super().__init__(**config)
-        self._order: list[Hashable] = []
+        self._kept: list[Hashable] = []
+
+    def stall(self, job: Job, shape: Hashable) -> float:
+        """Drop the oldest ones."""
+        self._kept = [*[met for met in self._kept if met != shape][-2:], shape]
+        self._met = {met for met in self._met if met[1] in self._kept}
+        return super().stall(job, shape)
 
 
 class FailsNewShapes(ReferenceServer):
