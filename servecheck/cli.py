@@ -101,6 +101,10 @@ Header = Annotated[
 ]
 WaitReady = Annotated[float, typer.Option("--wait-ready", min=0, help="Seconds to wait for a server to be ready.")]
 ModelFile = Annotated[Path | None, typer.Option("--model-file", help="A GGUF file, for machines without a network.")]
+Traffic = Annotated[
+    Path | None,
+    typer.Option("--traffic", help="Lengths of prompts and answers, JSONL or CSV: which share would meet a stall."),
+]
 BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
 
 
@@ -133,6 +137,7 @@ def run(
     allow: Allow = None,
     budget: BudgetText = "",
     seed: Seed = None,
+    traffic: Traffic = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -145,8 +150,8 @@ def run(
     _fail_on(fail_on)
     limits = Budget.parse(budget)
     if resume is not None:
-        if endpoint or endpoints or out:
-            raise UsageError("--resume goes on with the endpoints and the folder of that run; name no others")
+        if endpoint or endpoints or out or traffic:
+            raise UsageError("--resume goes on with the endpoints, folder and traffic of that run; name no others")
         plan = plan_of(resume, _probes())
     else:
         found = endpoint_list.resolve(
@@ -161,10 +166,12 @@ def run(
         )
         # Words that an earlier run has sent are in the server's prefix cache, and a right server would look wrong.
         settings = _settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
-        plan = _plan(found, settings, feature, scenario)
+        plan = _plan(found, settings, feature, scenario, traffic)
     if dry_run:
         _print_plan(plan)
         return
+    if suite == "migration" and resume is None:
+        _say(_cost(plan), quiet=quiet or as_json)
     folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     report = _carry_out(plan, folder, connector(os.environ), limits, quiet or as_json, resume=resume is not None)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
@@ -272,22 +279,36 @@ def _builtin_scenarios() -> tuple[Scenario, ...]:
     return tuple(scenario.load_all([scenario.builtin_dir()], probes=_probes(), features=features.BY_ID))
 
 
-def _plan(found: Any, settings: Settings, feature: list[str] | None, paths: list[Path] | None) -> Plan:  # noqa: ANN401
+def _plan(
+    found: Any,  # noqa: ANN401
+    settings: Settings,
+    feature: list[str] | None,
+    paths: list[Path] | None,
+    traffic: Path | None = None,
+) -> Plan:
     from servecheck import plan
+    from servecheck import traffic as samples
 
-    return plan.make(found, _scenarios(paths), _probes(), settings=settings, globs=feature or [])
+    scenarios = _scenarios(paths)
+    if traffic is not None:
+        scenarios = plan.with_traffic(scenarios, samples.load(traffic).prompts)
+    return plan.make(found, scenarios, _probes(), settings=settings, globs=feature or [])
 
 
 def _print_plan(plan: Plan) -> None:
     typer.echo(f"suite {plan.settings.suite}: {len(plan.scenarios)} scenarios on {len(plan.endpoints)} endpoint(s)")
     for scenario in plan.scenarios:
         typer.echo(f"  {scenario.feature:34} {scenario.id}")
+    typer.echo(_cost(plan))
+    typer.echo("nothing was sent")
+
+
+def _cost(plan: Plan) -> str:
     cost = plan.estimate
-    typer.echo(
+    return (
         f"per endpoint about {cost.requests} requests, {cost.prompt_tokens} prompt and {cost.output_tokens} generated "
         "tokens; up to three times that where a check does not hold and is looked at again"
     )
-    typer.echo("nothing was sent")
 
 
 def _carry_out(
@@ -402,6 +423,21 @@ def report(
     if form not in FORMATS:
         raise UnknownName("format", form, FORMATS)
     typer.echo(rendered(read_back(folder, _probes()), form, render), nl=False)
+
+
+@app.command()
+def recompiles(
+    server_log: Annotated[
+        Path, typer.Option("--server-log", help="The server's own log, plain or gzip; - is the standard input.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Count what a server compiled, from its log: while it started and while it served. Nothing is sent."""
+    from servecheck import serverlog
+
+    log = serverlog.read(server_log)
+    typer.echo(json.dumps(log.as_json(), indent=2, ensure_ascii=False) if as_json else log.told())
+    raise typer.Exit(0 if log.known else EXIT_COULD_NOT_TELL)
 
 
 # --------------------------------------------------------------------------- what there is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from servecheck import features
 from servecheck.errors import NothingSelected, UnknownName
@@ -11,7 +11,7 @@ from servecheck.model import Endpoint, Feature, Risk, SkipCode
 from servecheck.probe import Params, Probe
 from servecheck.scenario import Scenario
 
-__all__ = ["SUITES", "Estimate", "Plan", "Settings", "Skip", "Suite", "make"]
+__all__ = ["SUITES", "Estimate", "Plan", "Settings", "Skip", "Suite", "make", "with_traffic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,17 @@ class Plan:
     def reference(self) -> str | None:
         """The name of the reference endpoint, ``None`` where there is none."""
         return next((endpoint.name for endpoint in self.endpoints if endpoint.reference), None)
+
+
+def with_traffic(scenarios: Sequence[Scenario], prompts: Sequence[tuple[int, int]]) -> tuple[Scenario, ...]:
+    """Return the scenarios with a sample of traffic, (tokens of a prompt, requests), for those that make use of one."""
+    pairs = [[tokens, count] for tokens, count in prompts]
+    return tuple(
+        replace(scenario, params=scenario.params.model_copy(update={"traffic": pairs}))
+        if "traffic" in type(scenario.params).model_fields
+        else scenario
+        for scenario in scenarios
+    )
 
 
 _OWN_REQUESTS = 12  # health, models, version and the like, and the first canary

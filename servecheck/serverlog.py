@@ -34,8 +34,8 @@ Stack = Literal[
 class Kind:
     """One kind of line. Groups of the pattern: ``what`` was compiled, ``seconds`` it took, ``count`` of compilations.
 
-    A pattern without ``count`` stands for one. ``hint`` is a piece of text that every such line has. ``means`` says what
-    the line is; a line that only announces a compilation, or forbids one, costs no seconds of its own.
+    A pattern without ``count`` stands for one. ``hint`` is a piece of text that every such line has. ``means`` says
+    what the line is.
     """
 
     id: str

@@ -45,7 +45,7 @@ def counted(trial: Trial) -> int:
 
 
 def made(seed: int) -> Compiling:
-    """Return one of many servers: a bucket rule, jitter, and by turns replicas, a warm cache, users that come in bursts."""
+    """Return one of many servers: a bucket rule, jitter, and in turn replicas, a cache on disk, others' bursts."""
     draw = random.Random(seed)
     rule = ("doubling", "stepped", "exact")[seed % 3]
     kind = ("alone", "queue", "two replicas", "persistent cache", "queue")[seed % 5]

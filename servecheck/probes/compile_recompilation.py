@@ -628,8 +628,8 @@ def _first_uses(seen: _Seen) -> Finding:
         return _PART.violated(_QUICK, why, *seen.evidence([*reading.stalls, *seen.beside]), **figures)
     if reading.unsettled:
         worst = max(stall.excess for stall in reading.noise)
-        why = f"{_list(reading.unsettled)} at first use, but ordinary requests stalled too, by up to {worst:.1f} s: noise or not, nobody "
-        why += "can tell" + _asides(seen)
+        why = f"{_list(reading.unsettled)} at first use, but ordinary requests stalled too, by up to {worst:.1f} s: "
+        why += "noise or not, nobody can tell" + _asides(seen)
         return _PART.undetermined(_QUICK, why, *seen.evidence(reading.unsettled), **figures)
     cold = _cold(seen.transcript)
     new = seen.new
@@ -675,7 +675,8 @@ def _of_traffic(figures: Mapping[str, float | int | str | bool | None]) -> str:
     share, low, high = (100 * float(figures[f"traffic_share{end}"] or 0) for end in ("", "_low", "_high"))
     beyond = figures["traffic_longer_than_tried"]
     longer = f", {beyond} are longer than what was tried" if beyond else ""
-    return f"; {share:.0f} % ({low:.0f} to {high:.0f}) of {figures['traffic_requests']} sampled requests are so long{longer}"
+    sampled = f"{figures['traffic_requests']} sampled requests are so long{longer}"
+    return f"; {share:.0f} % ({low:.0f} to {high:.0f}) of {sampled}"
 
 
 def _asides(seen: _Seen) -> str:
@@ -711,8 +712,8 @@ def _later_uses(seen: _Seen) -> Finding:
         return _PART.undetermined(_STAYS, "the shapes were not sent a second time")
     if again:
         late = sum(stall.use.id in swept for stall in again)
-        why = f"{len(again)} more stalls as long at shapes used before, {late} of them in the second sweep: {_list(again)}; "
-        why += "as where each of several replicas compiles for itself, or where what was compiled is dropped"
+        why = f"{len(again)} more stalls as long at shapes used before, {late} of them in the second sweep: "
+        why += f"{_list(again)}; as where each of several replicas compiles for itself, or where what was compiled is dropped"
         return _PART.violated(_STAYS, why, *seen.evidence(again), stalls=len(again), in_second_sweep=late)
     first = next(exchange for exchange in seen.transcript if exchange.id in swept)
     return _PART.held(_STAYS, f"a second sweep of {len(reading.shapes)} shapes had no stall of that kind", first)
