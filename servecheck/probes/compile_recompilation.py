@@ -713,7 +713,8 @@ def _later_uses(seen: _Seen) -> Finding:
     if again:
         late = sum(stall.use.id in swept for stall in again)
         why = f"{len(again)} more stalls as long at shapes used before, {late} of them in the second sweep: "
-        why += f"{_list(again)}; as where each of several replicas compiles for itself, or where what was compiled is dropped"
+        why += f"{_list(again)}; as where each of several replicas compiles for itself, or where a compiled shape is "
+        why += "dropped"
         return _PART.violated(_STAYS, why, *seen.evidence(again), stalls=len(again), in_second_sweep=late)
     first = next(exchange for exchange in seen.transcript if exchange.id in swept)
     return _PART.held(_STAYS, f"a second sweep of {len(reading.shapes)} shapes had no stall of that kind", first)

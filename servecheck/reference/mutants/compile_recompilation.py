@@ -264,7 +264,7 @@ HARMLESS = (
     Harmless(
         id="held-up-by-others",
         server=HeldUpByOthers,
-        config={"planted": frozenset(), "bursts": tuple((0.9 + 1.7 * turn, 3.0) for turn in range(40))},
+        config={"planted": frozenset(), "bursts": tuple((1.0 + 5.0 * turn, 2.5) for turn in range(20))},
         source="vllm-project/vllm#14510",
     ),
     Harmless(id="grammar-set-up", server=GrammarSetUp, source="vllm-project/vllm#14151"),
