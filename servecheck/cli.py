@@ -170,8 +170,7 @@ def run(
     if dry_run:
         _print_plan(plan)
         return
-    if suite == "migration" and resume is None:
-        _say(_cost(plan), quiet=quiet or as_json)
+    _tell_cost(plan, quiet=quiet or as_json)
     folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     report = _carry_out(plan, folder, connector(os.environ), limits, quiet or as_json, resume=resume is not None)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
@@ -224,6 +223,7 @@ def demo(
             for engine in engines
         ]
         plan = _plan(found, settings, feature, None)
+        _tell_cost(plan, quiet=quiet or as_json)
         report = _carry_out(plan, folder, connector(os.environ), Budget(), quiet or as_json)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
@@ -301,6 +301,15 @@ def _print_plan(plan: Plan) -> None:
         typer.echo(f"  {scenario.feature:34} {scenario.id}")
     typer.echo(_cost(plan))
     typer.echo("nothing was sent")
+
+
+def _tell_cost(plan: Plan, *, quiet: bool) -> None:
+    """Say what a run will cost before anything is sent, where it is more than a look."""
+    from servecheck.model import Risk
+
+    probes = _probes()
+    if any(probes[scenario.probe].risk is not Risk.SAFE for scenario in plan.scenarios):
+        _say(_cost(plan), quiet=quiet)
 
 
 def _cost(plan: Plan) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from servecheck import features, scenario
-from servecheck.model import Finding, Outcome, Trial
+from servecheck.model import Finding, Outcome, Status, Trial
 from servecheck.probes import discover
 from servecheck.probes.compile_recompilation import CompileRecompilationParams
 from servecheck.reference.engine import Job
@@ -79,7 +79,9 @@ def test_every_compilation_is_found_and_none_is_invented(seed):
 def test_a_second_trial_on_the_same_server_says_that_cold_shapes_are_not_observable():
     server = Compiling()
     assert finding(climbed(server), _QUICK).outcome is Outcome.VIOLATED
-    again = finding(climbed(server), _QUICK)
+    trial = climbed(server)
+    assert trial.status is Status.INCONCLUSIVE
+    again = finding(trial, _QUICK)
     assert again.outcome is Outcome.UNDETERMINED
     assert again.why.startswith("cold shapes not observable: the server had computed ")
 

@@ -33,7 +33,7 @@ from pydantic import Field
 
 from servecheck import firstuse, stats
 from servecheck.firstuse import Limits, Reading, Stall, Use
-from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, Risk, Transcript
+from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, Outcome, Risk, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._streams import bodies
@@ -460,7 +460,6 @@ def judge(transcript: Transcript, params: CompileRecompilationParams) -> Iterato
     if missing is not None:
         yield missing
         return
-    yield from _unanswered(transcript)
     counters = _counters(transcript)
     uses = _uses(transcript, counters.explained)
     reading = firstuse.read(uses, _limits(params))
@@ -469,23 +468,31 @@ def judge(transcript: Transcript, params: CompileRecompilationParams) -> Iterato
     beside = _beside(transcript, counters, params)
     seen = _Seen(transcript, params, counters, uses, reading, beside, apart)
     if not uses or not reading.shapes:
-        yield _PART.undetermined(_QUICK, "no shape was tried")
+        yield _unanswered(transcript) or _PART.undetermined(_QUICK, "no shape was tried")
         return
-    yield _first_uses(seen)
+    quick = _first_uses(seen)
+    yield quick
     yield _later_uses(seen)
+    yield _unanswered(transcript) or _answered_if_new(seen, quick)
 
 
-def _unanswered(transcript: Transcript) -> Iterator[Finding]:
-    """Judge whether requests of new shapes were answered; what is refused by name is not this row's business."""
+def _answered_if_new(seen: _Seen, quick: Finding) -> Finding:
+    """Return that new shapes were answered, where it is known that they were new."""
+    cold = _cold(seen.transcript)
+    if quick.outcome is Outcome.UNDETERMINED:
+        return _PART.undetermined(_ANSWERED, quick.why, *cold)
+    why = f"{len(cold)} shapes were answered or refused by name"
+    return _PART.held(_ANSWERED, why, *cold)
+
+
+def _unanswered(transcript: Transcript) -> Finding | None:
+    """Return what a request of a new shape came to that failed; what is refused by name is not this row's business."""
     for exchange in transcript:
         found = _STEP_NAME.fullmatch(exchange.step)
         read = reply.chat(exchange) if found is not None else None
         if found is not None and isinstance(read, reply.Failure):
-            yield _PART.violated(_ANSWERED, f"{_named(found['shape'])}: {read.what}", exchange)
-            return
-    cold = _cold(transcript)
-    if cold:
-        yield _PART.held(_ANSWERED, f"{len(cold)} shapes were answered or refused by name", cold[-1])
+            return _PART.violated(_ANSWERED, f"{_named(found['shape'])}: {read.what}", exchange)
+    return None
 
 
 def _cold(transcript: Transcript) -> list[Exchange]:
@@ -531,7 +538,8 @@ class _Seen:
         return [
             shape
             for shape in self.reading.shapes
-            if (shape in tokens and tokens[shape] >= _STEP * longest) or (fresh and not shape.startswith("length-"))
+            if (shape in tokens and tokens[shape] >= _STEP * longest)
+            or (fresh and shape.startswith(("batch-", "feature-")))
         ]
 
 
