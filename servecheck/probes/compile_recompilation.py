@@ -757,7 +757,7 @@ PROBE = Probe(
     risk=Risk.LOAD,
     exclusive=True,
     first_use=True,
-    requests=230,
-    prompt_tokens=26_000,
-    output_tokens=520,
+    requests=185,
+    prompt_tokens=21_000,
+    output_tokens=560,
 )
