@@ -75,6 +75,15 @@ def test_answers_from_the_prefix_cache_are_left_out_and_named():
     assert "not comparable: 96 tokens" in found[_QUICK].why
 
 
+def test_a_cached_frame_that_all_chats_share_is_no_hit():
+    """Two engines report the 24 tokens before a chat's text on every miss: more than half of a short prompt."""
+    controls = [use(f"control-{number}", 0.1, tokens=40, cached=24 if number > 1 else 0) for number in (1, 2, 3)]
+    steps = [*shape("length-96", 0.1, 0.1, 0.1), *shape("length-192", 0.1, 0.1, 0.1, tokens=192)]
+    found = judged(counters("metrics-0", 40), *controls, *steps)
+    assert found[_QUICK].outcome is Outcome.HELD
+    assert "prefix cache" not in found[_QUICK].why
+
+
 def test_a_wait_in_the_servers_own_queue_is_no_compilation():
     cold, *rest = shape("length-96", 8.0, 0.1, 0.1, 0.1, 0.1)
     found = judged(
