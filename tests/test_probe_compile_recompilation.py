@@ -71,7 +71,7 @@ def test_answers_from_the_prefix_cache_are_left_out_and_named():
     warm = [use(f"warm-length-96-{number}", 0.1, tokens=96, cached=80) for number in (1, 2, 3)]
     found = judged(*CONTROLS, use("cold-length-96", 2.0, tokens=96), *warm, use("again-length-96", 2.0, tokens=96))
     assert found[_QUICK].outcome is Outcome.UNDETERMINED
-    assert "3 uses came from the prefix cache and were left out" in found[_QUICK].why
+    assert "answers from the prefix cache, left out: 3" in found[_QUICK].why
     assert "not comparable: 96 tokens" in found[_QUICK].why
 
 
@@ -91,7 +91,7 @@ def test_a_wait_in_the_servers_own_queue_is_no_compilation():
         counters("metrics-2", 256, 4, 7.8), *rest,
     )  # fmt: skip
     assert found[_QUICK].outcome is Outcome.UNDETERMINED, "nothing stalled, and one shape alone may be new"
-    assert "1 slow answers are explained by the server's own queue" in found[_QUICK].why
+    assert "slow answers explained by the server's own queue: 1" in found[_QUICK].why
 
 
 def test_others_tokens_explain_as_much_as_they_cost_and_no_more():

@@ -703,13 +703,13 @@ def _asides(seen: _Seen) -> str:
         said.append(f"the first JSON answer took {stall.excess:.1f} s more, a grammar's set-up or a shape, not counted")
     if reading.explained:
         because = " and ".join(dict.fromkeys(stall.use.because for stall in reading.explained))
-        said.append(f"{len(reading.explained)} slow answers are explained by {because}")
+        said.append(f"slow answers explained by {because}: {len(reading.explained)}")
     frame = _frame(seen.transcript)
     cached = sum(group.was_cached(frame) for group in _groups(seen.transcript))
     if cached:
-        said.append(f"{cached} uses came from the prefix cache and were left out")
+        said.append(f"answers from the prefix cache, left out: {cached}")
     if reading.noise:
-        said.append(f"{len(reading.noise)} ordinary requests stalled too")
+        said.append(f"ordinary requests that stalled too: {len(reading.noise)}")
     refused = _refused(seen.transcript)
     if refused:
         said.append(f"refused: {', '.join(refused)}")
