@@ -23,7 +23,6 @@ tried.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -36,10 +35,21 @@ from servecheck.firstuse import Limits, Reading, Stall, Use
 from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, Outcome, Risk, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
-from servecheck.probes._streams import bodies
+from servecheck.probes._shape_uses import (
+    CONTROL,
+    LEAD,
+    STEP_NAME,
+    Counters,
+    answer_of,
+    counters_of,
+    frame_of,
+    groups_of,
+    longest_before,
+    total_of,
+    use_of,
+    uses_of,
+)
 from servecheck.read import reply
-from servecheck.read.metrics import Metrics, metrics
-from servecheck.read.series import CONTRACTS, spellings
 
 __all__ = ["PROBE"]
 
@@ -50,27 +60,15 @@ _WORDS = (
     *("river", "stone", "cloud", "garden", "window", "table", "letter", "silver", "morning", "paper", "market"),
     *("bridge", "winter", "forest", "clock", "music", "harbour", "copper", "island", "mirror", "summer", "valley"),
 )
-_LEAD = 8  # random words in front: no two prompts share a block of any cache
 _LOWEST, _STEP = 64, 2  # ranges of lengths that engines pad to begin at 16 tokens; a chat's frame is longer than that
 _INSIDE = 0.75  # where in its range a prompt lies, so that a few tokens more or less change nothing
 _BESIDE = 1.1
-_FRAME = 40  # tokens around a chat's text, where usage does not say
 _WARM, _LOOKS = 3, 2
 _BATCH_WARM = 2
 _BATCH_TOKENS, _FEATURE_TOKENS = 4, 2
+_NAMED = 6  # stalls that a sentence lists
 _NEW_SHAPES = 2  # fewer that are certainly new say nothing about the others
 _NEW_TOKENS = 256  # a server that has computed no more prompt tokens than this has just been started
-_QUEUE = (
-    "vllm:request_queue_time_seconds_sum",
-    "ray_vllm_request_queue_time_seconds_sum",
-    "sglang:queue_time_seconds_sum",
-)
-_LENGTHS = ("vllm:request_prompt_tokens_bucket", "ray_vllm_request_prompt_tokens_bucket")
-_SAFE = 1.5  # another user's token may cost more than ours
-_SLACK = 32  # tokens by which counters may differ from usage before others' requests are suspected
-_STEP_NAME = re.compile(
-    r"(?P<kind>cold|warm|look|again|beside)-(?P<shape>(?:length|batch|feature)-[a-z0-9]+)(?:-[0-9]+)?(?:/[0-9]+)?"
-)
 _FEATURES: Mapping[str, dict[str, Json]] = {
     "logprobs": {"logprobs": True, "top_logprobs": 5},
     "sampled": {"temperature": 1, "top_p": 0.9},
@@ -108,8 +106,8 @@ class CompileRecompilationParams(Params):
 
 def _prompt(nonce: str, tokens: int) -> Json:
     """Return a chat whose text has about so many tokens, a word each; the nonce chooses the words in front."""
-    lead = [_WORDS[(ord(letter) * 7 + place) % len(_WORDS)] for place, letter in enumerate(nonce[:_LEAD])]
-    filler = itertools.islice(itertools.cycle(_WORDS), max(0, tokens - _LEAD))
+    lead = [_WORDS[(ord(letter) * 7 + place) % len(_WORDS)] for place, letter in enumerate(nonce[:LEAD])]
+    filler = itertools.islice(itertools.cycle(_WORDS), max(0, tokens - LEAD))
     return [{"role": "user", "content": " ".join((*lead, *filler))}]
 
 
@@ -188,7 +186,7 @@ class _Climb:
 
     async def _send(self, step: str, recipe: _Recipe) -> None:
         session = self._session
-        tokens = max(0, recipe.tokens - _frame(session.transcript))
+        tokens = max(0, recipe.tokens - frame_of(session.transcript))
         body: dict[str, Json] = {"temperature": 0, "top_p": 1, "max_tokens": 1}
         if recipe.size > 1 or recipe.more:
             body |= {"max_tokens": _BATCH_TOKENS if recipe.size > 1 else _FEATURE_TOKENS}
@@ -207,254 +205,47 @@ class _Climb:
 # --------------------------------------------------------------------------- reading
 
 
-def _answer(exchange: Exchange) -> reply.Answer | None:
-    read = reply.chat(exchange)
-    return read if isinstance(read, reply.Answer) else None
-
-
 def _answered(transcript: Transcript, step: str) -> bool:
     sent = [exchange for exchange in transcript if exchange.step == step or exchange.step.startswith(f"{step}/")]
-    return bool(sent) and all(_answer(exchange) for exchange in sent)
-
-
-def _prompt_tokens(exchange: Exchange) -> int | None:
-    answer = _answer(exchange)
-    return answer.usage.prompt if answer and answer.usage else None
-
-
-def _seconds(exchange: Exchange) -> float:
-    """Return when the last event came: a proxy may keep the connection open behind it."""
-    events = bodies(exchange)
-    return events[-1].at if events else exchange.ended_at
-
-
-def _frame(transcript: Transcript) -> int:
-    """Return the tokens that the chat's frame adds, as the first control shows."""
-    first = transcript.get("control-1")
-    said = _prompt_tokens(first) if first is not None else None
-    return max(0, said - _LEAD) if said is not None else _FRAME
+    return bool(sent) and all(answer_of(exchange) for exchange in sent)
 
 
 def _targets(transcript: Transcript, params: CompileRecompilationParams) -> Iterator[int]:
     """Yield the lengths of the ladder: three quarters of 64, 128, 256 … tokens, above the control and below limits."""
     said = transcript.fingerprint.value("max_model_len")
-    room = int(said) - 2 * _LEAD if said and said.isdigit() else params.longest
+    room = int(said) - 2 * LEAD if said and said.isdigit() else params.longest
     # Prompts may come out longer than meant where words are not tokens, and one a tenth longer may follow.
     most = min(params.longest, int(room / _BESIDE))
     top = _LOWEST
     while top * _INSIDE <= most:
         target = int(top * _INSIDE)
-        if target > _frame(transcript) + _LEAD:
+        if target > frame_of(transcript) + LEAD:
             yield target
         top *= _STEP
 
 
-@dataclass(slots=True)
-class _Group:
-    """The exchanges of one use: one, or all of a batch."""
-
-    kind: str
-    shape: str
-    exchanges: list[Exchange] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        return max(_seconds(exchange) for exchange in self.exchanges)
-
-    @property
-    def tokens(self) -> int | None:
-        counts = [_prompt_tokens(exchange) for exchange in self.exchanges]
-        return counts[0] if len(counts) == 1 else None
-
-    def was_cached(self, frame: int) -> bool:
-        """Whether a prompt came from the cache; its frame, which all chats share, may (24 tokens on two engines)."""
-        usages = [answer.usage for exchange in self.exchanges if (answer := _answer(exchange)) and answer.usage]
-        return any(
-            (usage.cached or 0) * 2 > (usage.prompt or 0) and (usage.cached or 0) > frame + _LEAD // 2
-            for usage in usages
-            if usage.prompt
-        )
-
-
-_CONTROL = "control"
-_NAMED = 6  # stalls that a sentence lists
-
-
-def _groups(transcript: Transcript) -> list[_Group]:
-    """Return all answered uses in sending order; a batch of which one failed is left out."""
-    made: dict[str, _Group] = {}
-    failed: set[str] = set()
-    for exchange in {exchange.step: exchange for exchange in transcript}.values():
-        name = exchange.step.partition("/")[0]
-        found = _STEP_NAME.fullmatch(exchange.step)
-        if found is not None:
-            group = made.setdefault(name, _Group(found["kind"], found["shape"]))
-        elif name.startswith("control-"):
-            group = made.setdefault(name, _Group(_CONTROL, _CONTROL))
-        else:
-            continue
-        group.exchanges.append(exchange)
-        if _answer(exchange) is None:
-            failed.add(name)
-    return [group for name, group in made.items() if name not in failed]
-
-
 def _is_late(transcript: Transcript, shape: str, params: CompileRecompilationParams) -> bool:
     """Tell whether the last use of a shape took much longer than its quickest one."""
-    times = [group.seconds for group in _groups(transcript) if group.shape == shape]
+    times = [group.seconds for group in groups_of(transcript) if group.shape == shape]
     if len(times) < 2:
         return False
     return times[-1] - min(times) >= params.stall_s and times[-1] >= params.stall_ratio * min(times)
 
 
 def _is_suspect(transcript: Transcript, shape: str, params: CompileRecompilationParams) -> bool:
-    uses = [use for use in _uses(transcript, {}) if use.shape == shape]
+    uses = [use for use in uses_of(transcript, {}) if use.shape == shape]
     return bool(firstuse.read(uses, _limits(params)).stalls)
 
 
 def _too_slow(transcript: Transcript, params: CompileRecompilationParams) -> bool:
     """Tell whether the next length, twice as long, would take too long even without a stall."""
-    rungs = [group for group in _groups(transcript) if group.shape.startswith("length-") and group.kind == "warm"]
+    rungs = [group for group in groups_of(transcript) if group.shape.startswith("length-") and group.kind == "warm"]
     last = [group.seconds for group in rungs if group.shape == rungs[-1].shape] if rungs else []
     return bool(last) and _STEP * median(last) > params.patience_s
 
 
 def _limits(params: CompileRecompilationParams) -> Limits:
     return Limits(seconds=params.stall_s, ratio=params.stall_ratio)
-
-
-@dataclass(frozen=True, slots=True)
-class _Because:
-    """Seconds of a use that the server's counters explain."""
-
-    seconds: float
-    why: str
-
-
-def _uses(transcript: Transcript, explained: Mapping[str, _Because]) -> list[Use]:
-    """Return the uses that can be compared: no prompts that were cached, and none that a tenth was added to."""
-    frame = _frame(transcript)
-    groups = [group for group in _groups(transcript) if group.kind != "beside" and not group.was_cached(frame)]
-    return [_use(group, explained) for group in groups]
-
-
-def _use(group: _Group, explained: Mapping[str, _Because]) -> Use:
-    first = group.exchanges[0]
-    because = explained.get(first.id, _Because(0.0, ""))
-    return Use(
-        id=first.id,
-        shape=group.shape,
-        seconds=group.seconds,
-        first=group.kind == "cold" or first.step == "control-1",
-        explained=because.seconds,
-        because=because.why,
-    )
-
-
-# --------------------------------------------------------------------------- counters
-
-
-@dataclass(slots=True)
-class _Counters:
-    """What the server's counters say between two reads; ``usable`` is false where they are absent or went backwards."""
-
-    usable: bool = False
-    before: Metrics = field(default_factory=Metrics)
-    explained: dict[str, _Because] = field(default_factory=dict)
-    others: int = 0
-
-
-def _total(read: Metrics, generated: bool) -> float | None:
-    for contract in CONTRACTS:
-        found = read.total(*spellings(contract.generated if generated else contract.prompt))
-        if found is not None:
-            return found
-    return None
-
-
-def _counters(transcript: Transcript) -> _Counters:
-    """Return which uses others' requests or the server's queue explain.
-
-    Engines may count a request only after its reply, so what counters lack of our own tokens is carried on: others are
-    seen where the whole since the start is more than all of ours.
-    """
-    groups = {group.exchanges[0].id: group for group in _groups(transcript)}
-    found = _Counters()
-    last: tuple[float, float, float] | None = None
-    start = (0.0, 0.0)
-    ours = [0, 0]
-    most = [0.0, 0.0]
-    since: list[_Group] = []
-    costs = _costs(transcript)
-    for exchange in transcript:
-        answer = _answer(exchange) if exchange.method == "POST" else None
-        if answer is not None and answer.usage is not None:
-            ours[0] += answer.usage.prompt or 0
-            ours[1] += answer.usage.completion or 0
-        if exchange.id in groups:
-            since.append(groups[exchange.id])
-        if not exchange.step.startswith("metrics-"):
-            continue
-        read = metrics(exchange)
-        prompt, generated = _total(read, generated=False), _total(read, generated=True)
-        if prompt is None or generated is None:
-            return _Counters()
-        queue = read.total(*_QUEUE) or 0.0
-        if last is None:
-            found.usable, found.before, start = True, read, (prompt, generated)
-        elif prompt < last[0] or generated < last[1] or queue < last[2]:
-            return _Counters()  # several servers behind one address, or one that was restarted
-        else:
-            more = [prompt - start[0] - ours[0], generated - start[1] - ours[1]]
-            step = [max(0.0, now - before - _SLACK) for now, before in zip(more, most, strict=True)]
-            most = [max(now, before) for now, before in zip(more, most, strict=True)]
-            found.others += round(sum(step))
-            _explain(found.explained, since, step, queue - last[2], costs)
-        last = (prompt, generated, queue)
-        since = []
-    return found
-
-
-def _costs(transcript: Transcript) -> tuple[float, float]:
-    """Return what a prompt token and a generated token of another user can cost us, in seconds, on the safe side."""
-    warm = [group for group in _groups(transcript) if group.kind == "warm" and group.tokens]
-    lengths = [group for group in warm if group.shape.startswith("length-")]
-    prompt = min((group.seconds / (group.tokens or 1) for group in lengths), default=0.0)
-    controls = [group.seconds for group in _groups(transcript) if group.kind == _CONTROL]
-    return _SAFE * prompt, median(controls) if controls else 0.0
-
-
-def _explain(
-    explained: dict[str, _Because],
-    since: Sequence[_Group],
-    others: Sequence[float],
-    queued: float,
-    costs: tuple[float, float],
-) -> None:
-    theirs = sum(tokens * cost for tokens, cost in zip(others, costs, strict=True))
-    for group in since:
-        # Those of one batch wait for each other: the sum of their waits says nothing of others.
-        waited = queued if len(group.exchanges) == 1 else 0.0
-        if theirs <= 0 and waited <= 0:
-            continue
-        why = "the server's own queue" if waited >= theirs else "other users' requests"
-        explained[group.exchanges[0].id] = _Because(max(theirs, waited), why)
-
-
-def _longest_before(counters: _Counters) -> float | None:
-    """Return a length that no prompt exceeded before this case, as the counters tell; ``None`` where they do not."""
-    if not counters.usable:
-        return None
-    total = _total(counters.before, generated=False)
-    bounds: dict[float, float] = {}
-    for sample in counters.before.samples:
-        if sample.name in _LENGTHS:
-            bound = float(sample.labels.get("le", "inf").replace("+Inf", "inf"))
-            bounds[bound] = bounds.get(bound, 0.0) + sample.value
-    most = max(bounds.values(), default=None)
-    longest = min((bound for bound, count in bounds.items() if count == most), default=None)
-    known = [value for value in (total, longest) if value is not None]
-    return min(known) if known else None
 
 
 # --------------------------------------------------------------------------- judging
@@ -467,8 +258,8 @@ def judge(transcript: Transcript, params: CompileRecompilationParams) -> Iterato
     if missing is not None:
         yield missing
         return
-    counters = _counters(transcript)
-    uses = _uses(transcript, counters.explained)
+    counters = counters_of(transcript)
+    uses = uses_of(transcript, counters.explained)
     reading = firstuse.read(uses, _limits(params))
     apart = [stall for stall in reading.stalls if stall.use.shape == "feature-json"]
     reading = replace(reading, stalls=tuple(stall for stall in reading.stalls if stall not in apart))
@@ -495,7 +286,7 @@ def _answered_if_new(seen: _Seen, quick: Finding) -> Finding:
 def _unanswered(transcript: Transcript) -> Finding | None:
     """Return what a request of a new shape came to that failed; what is refused by name is not this row's business."""
     for exchange in transcript:
-        found = _STEP_NAME.fullmatch(exchange.step)
+        found = STEP_NAME.fullmatch(exchange.step)
         read = reply.chat(exchange) if found is not None else None
         if found is not None and isinstance(read, reply.Failure):
             return _PART.violated(_ANSWERED, f"{_named(found['shape'])}: {read.what}", exchange)
@@ -512,7 +303,7 @@ def _refused(transcript: Transcript) -> list[str]:
     return [
         _named(found["shape"])
         for exchange in _cold(transcript)
-        if (found := _STEP_NAME.fullmatch(exchange.step)) and isinstance(reply.chat(exchange), reply.Refusal)
+        if (found := STEP_NAME.fullmatch(exchange.step)) and isinstance(reply.chat(exchange), reply.Refusal)
     ]
 
 
@@ -520,7 +311,7 @@ def _refused(transcript: Transcript) -> list[str]:
 class _Seen:
     transcript: Transcript
     params: CompileRecompilationParams
-    counters: _Counters
+    counters: Counters
     uses: list[Use]
     reading: Reading
     beside: list[Stall]
@@ -537,10 +328,10 @@ class _Seen:
     @property
     def new(self) -> list[str]:
         """The shapes that nobody can have used before, as the server's counters tell."""
-        longest = _longest_before(self.counters)
+        longest = longest_before(self.counters)
         if longest is None:
             return []
-        fresh = (_total(self.counters.before, generated=False) or 0.0) <= _NEW_TOKENS
+        fresh = (total_of(self.counters.before, generated=False) or 0.0) <= _NEW_TOKENS
         tokens = _tokens(self.transcript)
         return [
             shape
@@ -552,25 +343,25 @@ class _Seen:
 
 def _tokens(transcript: Transcript) -> dict[str, int]:
     """Return how long the prompt of each length was in truth, in tokens."""
-    cold = [group for group in _groups(transcript) if group.kind == "cold" and group.shape.startswith("length-")]
+    cold = [group for group in groups_of(transcript) if group.kind == "cold" and group.shape.startswith("length-")]
     return {group.shape: group.tokens or int(group.shape.partition("-")[2]) for group in cold}
 
 
-def _beside(transcript: Transcript, counters: _Counters, params: CompileRecompilationParams) -> list[Stall]:
+def _beside(transcript: Transcript, counters: Counters, params: CompileRecompilationParams) -> list[Stall]:
     """Return the prompts a tenth longer than one that stalled which stalled as well: their range is finer."""
-    uses = _uses(transcript, counters.explained)
+    uses = uses_of(transcript, counters.explained)
     found: list[Stall] = []
-    for group in _groups(transcript):
-        if group.kind == "beside" and not group.was_cached(_frame(transcript)):
+    for group in groups_of(transcript):
+        if group.kind == "beside" and not group.was_cached(frame_of(transcript)):
             ordinary = [use for use in uses if use.shape == group.shape and not use.first]
-            first = replace(_use(group, counters.explained), first=True)
+            first = replace(use_of(group, counters.explained), first=True)
             found += firstuse.read([first, *ordinary], _limits(params)).stalls
     return found
 
 
 def _named(shape: str) -> str:
     kind, _, which = shape.partition("-")
-    if kind == _CONTROL:
+    if kind == CONTROL:
         return "the shortest prompt"
     if kind == "length":
         return f"{which} tokens"
@@ -660,7 +451,7 @@ def _first_uses(seen: _Seen) -> Finding:
 def _why_warm(seen: _Seen) -> str:
     if not seen.counters.usable:
         return "no counters tell whether the server is new"
-    total = _total(seen.counters.before, generated=False) or 0
+    total = total_of(seen.counters.before, generated=False) or 0
     return f"the server had computed {total:.0f} prompt tokens before, and may have met them all; ask one just started"
 
 
@@ -674,7 +465,7 @@ def _list(stalls: Sequence[Stall]) -> str:
 
 
 def _granularity(seen: _Seen) -> str:
-    looked = [group for group in _groups(seen.transcript) if group.kind == "beside"]
+    looked = [group for group in groups_of(seen.transcript) if group.kind == "beside"]
     if not looked:
         return ""
     if seen.beside:
@@ -704,8 +495,8 @@ def _asides(seen: _Seen) -> str:
     if reading.explained:
         because = " and ".join(dict.fromkeys(stall.use.because for stall in reading.explained))
         said.append(f"slow answers explained by {because}: {len(reading.explained)}")
-    frame = _frame(seen.transcript)
-    cached = sum(group.was_cached(frame) for group in _groups(seen.transcript))
+    frame = frame_of(seen.transcript)
+    cached = sum(group.was_cached(frame) for group in groups_of(seen.transcript))
     if cached:
         said.append(f"answers from the prefix cache, left out: {cached}")
     if reading.noise:
