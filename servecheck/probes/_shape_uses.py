@@ -50,6 +50,7 @@ STEP_NAME = re.compile(
 
 
 def answer_of(exchange: Exchange) -> reply.Answer | None:
+    """Return a reply as an answer, ``None`` where it is none."""
     read = reply.chat(exchange)
     return read if isinstance(read, reply.Answer) else None
 
