@@ -134,6 +134,10 @@ WorkloadFile = Annotated[
     Path | None,
     typer.Option("--workload", help="Your own schemas, tools and prompts: a workload file, or a request log (.jsonl)."),
 ]
+Traffic = Annotated[
+    Path | None,
+    typer.Option("--traffic", help="Lengths of prompts and answers, JSONL or CSV: which share would meet a stall."),
+]
 BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
 
 
@@ -171,6 +175,7 @@ def run(
     allow: Allow = None,
     budget: BudgetText = "",
     seed: Seed = None,
+    traffic: Traffic = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -202,11 +207,12 @@ def run(
         settings = _settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
         if needs is not None and not feature and not _given(context, "suite"):
             feature = [*needs.rows, *(limit.row for limit in needs.limits), "identity.*", "quantization.identity"]
-        plan = _plan(found, settings, feature, scenario, workload)
+        plan = _plan(found, settings, feature, scenario, workload, traffic)
         _say_workload(plan, quiet=quiet or as_json or dry_run)
     if dry_run:
         _print_plan(plan)
         return
+    _tell_cost(plan, quiet=quiet or as_json)
     folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     report = _carry_out(
         plan,
@@ -293,6 +299,7 @@ def demo(
         ]
         plan = _plan(found, settings, feature, None, workload)
         _say_workload(plan, quiet=quiet or as_json)
+        _tell_cost(plan, quiet=quiet or as_json)
         report = _carry_out(plan, folder, connector(os.environ), Budget(), quiet or as_json)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
@@ -365,12 +372,16 @@ def _plan(
     feature: list[str] | None,
     paths: list[Path] | None,
     workload: Path | None,
+    traffic: Path | None = None,
 ) -> Plan:
     from servecheck import features, plan, scenario
+    from servecheck import traffic as samples
 
     chosen, own = _scenarios(paths), _workload(workload) if workload is not None else None
     if own is not None and paths:
         chosen = scenario.with_patterns(chosen, probes=_probes(), features=features.BY_ID)
+    if traffic is not None:
+        chosen = plan.with_traffic(chosen, samples.load(traffic).prompts)
     return plan.make(
         found, chosen, _probes(), settings=settings, globs=feature or [], given=_chosen(paths), workload=own
     )
@@ -409,12 +420,25 @@ def _print_plan(plan: Plan) -> None:
         typer.echo(f"  {scenario.feature:34} {scenario.id}")
     for line in plan.workload.lines() if plan.workload is not None else ():
         typer.echo(line)
+    typer.echo(_cost(plan))
+    typer.echo("nothing was sent")
+
+
+def _tell_cost(plan: Plan, *, quiet: bool) -> None:
+    """Say what a run will cost before anything is sent, where it is more than a look."""
+    from servecheck.model import Risk
+
+    probes = _probes()
+    if any(probes[scenario.probe].risk is not Risk.SAFE for scenario in plan.scenarios):
+        _say(_cost(plan), quiet=quiet)
+
+
+def _cost(plan: Plan) -> str:
     cost = plan.estimate
-    typer.echo(
+    return (
         f"per endpoint about {cost.requests} requests, {cost.prompt_tokens} prompt and {cost.output_tokens} generated "
         "tokens; up to three times that where a check does not hold and is looked at again"
     )
-    typer.echo("nothing was sent")
 
 
 def _carry_out(
@@ -671,6 +695,21 @@ def report(
     if form not in FORMATS:
         raise UnknownName("format", form, FORMATS)
     typer.echo(rendered(read_back(folder, _probes()), form, render), nl=False)
+
+
+@app.command()
+def recompiles(
+    server_log: Annotated[
+        Path, typer.Option("--server-log", help="The server's own log, plain or gzip; - is the standard input.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Count what a server compiled, from its log: while it started and while it served. Nothing is sent."""
+    from servecheck import serverlog
+
+    log = serverlog.read(server_log)
+    typer.echo(json.dumps(log.as_json(), indent=2, ensure_ascii=False) if as_json else log.told())
+    raise typer.Exit(0 if log.known else EXIT_COULD_NOT_TELL)
 
 
 # --------------------------------------------------------------------------- what there is

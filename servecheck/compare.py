@@ -224,7 +224,8 @@ def confounders(
     facts = [(name, fingerprint_left.value(name), fingerprint_right.value(name)) for name in names]
     values: dict[str, dict[str, str | None]] = {}
     for cell in cells:
-        if cell.kind is Kind.PROPERTY:
+        # Times differ always, so they would hide among themselves what does matter.
+        if cell.kind is Kind.PROPERTY and not cell.feature.startswith("performance."):
             known = cell.how is not How.UNKNOWN
             values.setdefault(cell.feature, {})[cell.endpoint] = cell.value if known else None
     facts += [(feature, sides.get(left), sides.get(right)) for feature, sides in values.items()]

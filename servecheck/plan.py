@@ -12,7 +12,7 @@ from servecheck.probe import Params, Probe
 from servecheck.scenario import Scenario
 from servecheck.workload import Planned, Workload, fill_in
 
-__all__ = ["SUITES", "Estimate", "Plan", "Settings", "Skip", "Suite", "make"]
+__all__ = ["SUITES", "Estimate", "Plan", "Settings", "Skip", "Suite", "make", "with_traffic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +89,17 @@ class Plan:
         return next((endpoint.name for endpoint in self.endpoints if endpoint.reference), None)
 
 
+def with_traffic(scenarios: Sequence[Scenario], prompts: Sequence[tuple[int, int]]) -> tuple[Scenario, ...]:
+    """Return the scenarios with a sample of traffic, (tokens of a prompt, requests), for those that make use of one."""
+    pairs = [[tokens, count] for tokens, count in prompts]
+    return tuple(
+        replace(scenario, params=scenario.params.model_copy(update={"traffic": pairs}))
+        if "traffic" in type(scenario.params).model_fields
+        else scenario
+        for scenario in scenarios
+    )
+
+
 _OWN_REQUESTS = 12  # health, models, version and the like, and the first canary
 _RISK_ORDER = {Risk.SAFE: 0, Risk.LOAD: 1, Risk.DANGEROUS: 2}
 
@@ -125,8 +136,9 @@ def make(
             skips[feature.id] = skip
     if not chosen:
         raise NothingSelected(_nothing(globs, suite))
-    # The riskiest come last: what they leave behind then disturbs nobody.
-    chosen.sort(key=lambda scenario: _RISK_ORDER[probes[scenario.probe].risk])
+    # The riskiest come last: what they leave behind then disturbs nobody. Only what a first use costs must be asked
+    # before anything else has used it.
+    chosen.sort(key=lambda scenario: _order(probes[scenario.probe]))
     return Plan(
         endpoints=tuple(sorted(endpoints, key=lambda endpoint: not endpoint.reference)),
         scenarios=tuple(chosen),
@@ -140,6 +152,10 @@ def make(
 def _chosen(planned: Planned | None, chosen: Sequence[Scenario]) -> Planned | None:
     ids = {scenario.id for scenario in chosen}
     return planned and replace(planned, items=tuple(item for item in planned.items if item.scenario in ids))
+
+
+def _order(probe: Probe[Params]) -> tuple[bool, int]:
+    return not probe.first_use, _RISK_ORDER[probe.risk]
 
 
 def _choose(

@@ -133,8 +133,11 @@ class Session(Protocol):
     ) -> Exchange:
         """POST and hang up after so many stream events, or so many seconds; the exchange ends ``aborted``."""
 
-    async def concurrently(self, steps: Sequence[Awaitable[Exchange]]) -> list[Exchange]:
-        """Run steps at the same time, at most as many as the run's concurrency allows; replies in the order given."""
+    async def concurrently(self, steps: Sequence[Awaitable[Exchange]], *, at_once: int = 0) -> list[Exchange]:
+        """Run steps at the same time, at most as many as the run's concurrency allows; replies in the order given.
+
+        ``at_once`` allows so many where a probe is about that number.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +147,9 @@ class Probe(Generic[P]):
     ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
     transcripts (left is the reference). ``stochastic`` probes always get three trials. ``exclusive`` probes run with
     nothing else of ours in flight on the same host. ``despite_sickness`` probes run, and judge alone, where a plain
-    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``applies``
+    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``first_use``
+    probes ask what a first use costs: they run before all others, and are not looked at again, since what they used is
+    no longer new. ``applies``
     returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
     sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
     nothing else. ``per_item`` probes run on what the caller brings, once for each item of a workload, and not at all
@@ -167,6 +172,7 @@ class Probe(Generic[P]):
     stochastic: bool = False
     despite_sickness: bool = False
     per_item: bool = False
+    first_use: bool = False
     applies: Callable[[Endpoint, Fingerprint], str] = _always
     requests: int = 1
     prompt_tokens: int = 0

@@ -426,6 +426,21 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="compiled-while-serving",
+        title="shapes are compiled while requests wait",
+        remedy="Send a request of each shape to each replica after a start, before traffic. vLLM on TPU: leave "
+        "SKIP_JAX_PRECOMPILE and --enforce-eager away, keep VLLM_XLA_CACHE_PATH on a disk that stays. SGL-JAX: "
+        "--precompile-token-paddings, --precompile-bs-paddings, JAX_COMPILATION_CACHE_DIR.",
+        source="https://docs.vllm.ai/en/latest/design/torch_compile/",
+        signs=(
+            Sign(
+                rows=("compile.recompilation",),
+                engines=_VLLM | _SGLANG,
+                said=_said(r"shapes stalled at their first use"),
+            ),
+        ),
+    ),
+    RootCause(
         id="guided-fields-renamed",
         title="the old guided_* fields are gone",
         remedy="vLLM: send structured_outputs instead; SGLang: regex, ebnf or response_format. Unknown fields are "

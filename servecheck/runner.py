@@ -257,7 +257,7 @@ class Runner:
         wanted = self._plan.settings.trials or scenario.trials or (_SECOND_LOOK if probe.stochastic else 1)
         have = [trial for trial in self._earlier.trials if _is(trial, scenario, lane)]
         if have:
-            wanted = 0 if have[-1].skip_code is not None else self._looks(wanted, have)
+            wanted = 0 if have[-1].skip_code is not None else self._looks(wanted, have, probe)
         while len(have) < wanted:
             taken = {trial.case.trial for trial in have}
             number = next(free for free in itertools.count(1) if free not in taken)
@@ -274,15 +274,17 @@ class Runner:
             self._watch(Progress(endpoint=lane.endpoint.name, trial=trial))
             if trial.skip_code is not None:
                 return
-            wanted = self._looks(wanted, have)
+            wanted = self._looks(wanted, have, probe)
 
-    def _looks(self, wanted: int, have: list[Trial]) -> int:
+    def _looks(self, wanted: int, have: list[Trial], probe: Probe[Params]) -> int:
         """Return how many trials there shall be: three where something did not hold and nobody said otherwise."""
         if have[-1].fault is not None and have[-1].fault.kind is not FaultKind.EXCEPTION:
             return len(have)  # the endpoint itself is in trouble; more of the same says nothing about the feature
         hangs = sum(any(f.check == "reply-comes-within-the-deadline" for f in trial.findings) for trial in have)
         if hangs >= 2:
             return len(have)
+        if probe.first_use and not hangs:
+            return wanted
         if self._plan.settings.trials is None and any(trial.status is not Status.SUPPORTED for trial in have):
             return max(wanted, _SECOND_LOOK)
         return wanted

@@ -126,7 +126,7 @@ COMMANDS = [
     "lint",
     "selftest",
 ]
-COMMANDS += ["mock"]
+COMMANDS += ["mock", "recompiles", "expect", "history"]
 
 
 def test_help_is_as_reviewed():
@@ -220,12 +220,27 @@ with:
 """
 
 
+SHORT_LADDER = """\
+schema: servecheck/scenario/v1
+id: short-ladder
+title: A short ladder
+feature: compile.recompilation
+probe: compile_recompilation
+why: Because.
+with:
+  longest: 128
+  batches: []
+  features: []
+"""
+
+
 def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tmp_path):
     """One golden for all: nothing is sent by any of them, so the host is one that nobody serves."""
     (tmp_path / "mine.yaml").write_text(SCENARIO)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     (tmp_path / "file").write_text("")
+    (tmp_path / "traffic.csv").write_text("prompt_token,output_tokens\n12,7\n")
     (tmp_path / "ends.yaml").write_text("schema: servecheck/endpoints/v1\nendpoints: {gpu: {base_uri: 'http://gpu'}}\n")
     (tmp_path / "work.yaml").write_text(
         "schema: servecheck/workload/v1\njson_schemas: {a: {fille: a.json}}\ntool: []\n"
@@ -275,6 +290,9 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["compare", "nowhere", "nowhere", "--unlike", "modle"],
             ["report", "full"],
             ["report", "full", "--format", "markdwn"],
+            ["recompiles", "--server-log", "nowhere.log"],
+            ["run", host, "--traffic", "nowhere.csv"],
+            ["run", host, "--traffic", "traffic.csv"],
             ["list", "features", "--format", "jsn"],
             ["explain", "answer-has-txt"],
             ["explain", "zzz"],
@@ -650,6 +668,65 @@ def test_a_profile_chooses_the_rows_and_the_question(url):
 
 
 # --------------------------------------------------------------------------- the mock
+
+
+LOGS = {
+    "tpu.log": """\
+INFO 11-30 17:40:00 [api_server.py:101] vLLM API server version 0.32.0
+(EngineCore_DP0 pid=7) INFO 11-30 17:40:31 [compilation_manager.py:88] Compilation of backbone finished in 28.40 [secs].
+(EngineCore_DP0 pid=7) INFO 11-30 17:41:02 [compilation_manager.py:88] Compilation of logits finished in 3.10 [secs].
+INFO:     Application startup complete.
+(EngineCore_DP0 pid=7) INFO 11-30 17:55:10 [compilation_manager.py:88] Compilation of backbone finished in 24.90 [secs].
+(EngineCore_DP0 pid=7) INFO 11-30 17:58:42 [compilation_manager.py:88] Compilation of backbone finished in 31.00 [secs].
+(EngineCore_DP0 pid=7) INFO 11-30 17:59:01 [compilation_manager.py:88] Compilation of sampler finished in 2.20 [secs].
+""",
+    "other.log": "2026/11/30 17:40:00 proxy: listening\n",
+}
+
+
+def test_the_compilations_in_a_log_are_shown_as_reviewed(tmp_path):
+    for name, text in LOGS.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    sessions = [
+        shown(words, servecheck(*words))
+        for words in (
+            ["recompiles", "--server-log", "tpu.log"],
+            ["recompiles", "--server-log", "tpu.log", "--json"],
+            ["recompiles", "--server-log", "other.log"],
+        )
+    ]
+    check_golden("cli/recompiles.txt", "\n".join(sessions))
+
+
+def test_the_cost_is_said_before_a_run_that_loads_a_server_and_not_before_others(url):
+    loaded = servecheck("run", url, "--feature", "chat.context_limit", "--allow", "load", "--out", "loaded")
+    assert loaded.err.startswith("per endpoint about ")
+    assert "per endpoint about" not in servecheck("run", url, *QUICK, "--out", "quick").err
+
+
+def test_a_sample_of_traffic_is_recorded_with_the_run_and_judged_with_it(url, tmp_path):
+    (tmp_path / "traffic.csv").write_text("prompt_tokens\n12\n90\n90\n", encoding="utf-8")
+    (tmp_path / "short-ladder.yaml").write_text(SHORT_LADDER)
+    words = [
+        "run",
+        url,
+        "--scenario",
+        "short-ladder.yaml",
+        "--allow",
+        "load",
+        "--traffic",
+        "traffic.csv",
+        "--out",
+        "a",
+        "--json",
+    ]
+    (cell,) = (
+        cell for cell in json.loads(servecheck(*words).out)["cells"] if cell["feature"] == "compile.recompilation"
+    )
+    again = json.loads(servecheck("judge", "a", "--json").out)
+    assert cell in again["cells"]
+    figures = next(found["measured"] for found in cell["findings"] if found["check"] == "first-use-is-as-quick")
+    assert (figures["traffic_requests"], figures["traffic_share"]) == (3, 0.0)
 
 
 def test_the_mock_prints_where_it_is_and_ends_on_a_signal():

@@ -647,7 +647,8 @@ endpoints.yaml:17:50: the header 'X-Team' is in 'headers' too
 endpoints.yaml:19:14: no such file: none.pem
       ca_file: none.pem
                ^
-endpoints.yaml:20:11: expected 'chat', 'completion', 'embedding', 'rerank', 'transcription' or 'image', got the text 'chats'
+endpoints.yaml:20:11: expected 'chat', 'completion', 'embedding', 'rerank', 'transcription' or 'image', \
+got the text 'chats'
       kind: chats
             ^
   did you mean 'chat'?

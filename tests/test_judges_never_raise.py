@@ -158,7 +158,7 @@ class Garbage:
     ) -> Exchange:
         return self._send(step, path if server else f"/v1{path}", body if body is not None else method, None)
 
-    async def concurrently(self, steps: Sequence[Awaitable[Exchange]]) -> list[Exchange]:
+    async def concurrently(self, steps: Sequence[Awaitable[Exchange]], *, at_once: int = 0) -> list[Exchange]:
         return [await step for step in steps]
 
     def _send(self, step: str, path: str, body: Json, _: float | None) -> Exchange:

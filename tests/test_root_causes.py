@@ -181,6 +181,11 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         ),
         VLLM,
     ),
+    "shapes stall at their first use": (
+        "compiled-while-serving",
+        cell("compile.recompilation", S.DEGRADED, "6 of 12 shapes stalled at their first use: 48 tokens 9.6 s"),
+        VLLM,
+    ),
     "guided fields are ignored": (
         "guided-fields-renamed",
         cell("structured.legacy_guided", S.SUPPORTED, value="guided_json ignored"),

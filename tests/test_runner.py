@@ -114,6 +114,18 @@ def test_at_most_as_many_requests_are_in_flight_as_the_run_allows(tmp_path):
     assert max(sum(begin <= at < end for begin, end in times) for at in moments) == 3
 
 
+def test_a_probe_about_a_number_of_requests_gets_so_many_in_flight_and_the_next_step_as_few_as_before(tmp_path):
+    async def many(session: Session, _: Params, __: Transcript | None) -> None:
+        await session.concurrently([session.chat(f"wide{n}", message("x")) for n in range(7)], at_once=5)
+        await session.concurrently([session.chat(f"usual{n}", message("x")) for n in range(7)])
+
+    lab = Lab(tmp_path / "run", Odd(decode_seconds=0.1), probes=[make_probe(drive=many)], concurrency=3)
+    lab.run()
+    for prefix, expected in (("wide", 5), ("usual", 3)):
+        times = intervals([exchange for exchange in sent(lab) if exchange.step.startswith(prefix)])
+        assert max(sum(begin <= at < end for begin, end in times) for at, _ in times) == expected
+
+
 # --------------------------------------------------------------------------- trials
 
 
@@ -128,6 +140,8 @@ async def _odd_one(server: Odd, _: Request) -> Reply | None:
         (Odd(), {}, {}, "s"),
         (Odd(), {}, {"stochastic": True}, "sss"),
         (Odd(answers(400)), {}, {}, "uuu"),
+        (Odd(answers(400)), {}, {"first_use": True}, "u"),
+        (Odd(answers(400)), {"trials": 2}, {"first_use": True}, "uu"),
         (Odd(answers(500)), {}, {}, "bbb"),
         (Odd(answers(400)), {"trials": 1}, {}, "u"),
         (Odd(answers(400)), {"trials": 2}, {}, "uu"),

@@ -65,6 +65,7 @@ class WireSession:
         self._next_id = next_id
         self._began = began
         self._deadline = deadline
+        self._concurrency = concurrency
         self._gate = asyncio.Semaphore(concurrency)
         self._budget = budget or Budget()
         self._spent = spent or Spent()
@@ -161,10 +162,15 @@ class WireSession:
         url, hang_up = self.endpoint.base_url + path, HangUp(events=events, seconds=seconds)
         return await self._send(step, "POST", url, self._json(body), hang_up=hang_up)
 
-    async def concurrently(self, steps: Sequence[Awaitable[Exchange]]) -> list[Exchange]:
+    async def concurrently(self, steps: Sequence[Awaitable[Exchange]], *, at_once: int = 0) -> list[Exchange]:
         """Run steps at the same time; the gate in ``_send`` bounds how many are in flight."""
+        wider = range(max(0, at_once - self._concurrency))
+        for _ in wider:
+            self._gate.release()
         # All are waited for, also where one may not be sent any more: none may go on behind the end of its case.
         ended = await asyncio.gather(*steps, return_exceptions=True)
+        for _ in wider:
+            await self._gate.acquire()
         for exchange in ended:
             if isinstance(exchange, BaseException):
                 raise exchange
