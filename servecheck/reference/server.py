@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from servecheck.reference import fields
 from servecheck.reference.asgi import Event, Receive, Reply, Request, Scope, Send, asgi, json_reply
-from servecheck.reference.chat import ChatRoutes
 from servecheck.reference.completions import CompletionRoutes
 from servecheck.reference.fields import ApiError
+from servecheck.reference.messages import MessagesRoutes
 from servecheck.reference.tokens import VOCABULARY, decode, encode, render_chat, shown
 
 __all__ = ["ReferenceServer"]
@@ -17,7 +17,7 @@ _OPEN = frozenset({"/health", "/version", "/metrics"})
 """Paths that need no key: probes of orchestrators and scrapers have none."""
 
 
-class ReferenceServer(ChatRoutes, CompletionRoutes):
+class ReferenceServer(MessagesRoutes, CompletionRoutes):
     """A server whose answers are right by construction, made to be broken by subclasses.
 
     An instance is an ASGI app. Keyword arguments: ``model`` (served name), ``language`` (a reference model or its
@@ -65,7 +65,8 @@ class ReferenceServer(ChatRoutes, CompletionRoutes):
     ``ends_at(job)``, ``new_id(prefix)``      end tokens, ids
     ========================================  =========================================================================
 
-    More routes are mixins with ``ROUTES``, as ``ChatRoutes`` is.
+    More routes are mixins with ``ROUTES``, as ``ChatRoutes`` is; ``ResponsesRoutes`` and ``MessagesRoutes`` turn their
+    requests into the chat route's and list their own hooks.
     """
 
     ROUTES: ClassVar[dict[tuple[str, str], str]] = {
@@ -102,6 +103,8 @@ class ReferenceServer(ChatRoutes, CompletionRoutes):
         routes = self.routes()
         if request.method == "GET" and request.path.startswith("/v1/models/"):
             return await self.reply_model(request)
+        if request.method == "GET" and request.path.startswith("/v1/responses/"):
+            return await self.reply_response(request)
         name = routes.get((request.method, request.path))
         if name is None:
             others = sorted(method for method, path in routes if path == request.path)
