@@ -193,7 +193,7 @@ def _judge_cut(cut: reply.Reply | None, whole: reply.Answer) -> Iterator[Finding
     yield (_PART.held if told else _PART.violated)(_WHY, f"incomplete_details.reason is {reason or None!r}", cut)
     items = responses.items_of(cut.body)
     last = dig(items[-1], "status") if items else None
-    why = f"the last item has the status {last!r}" if items else "there is no item"
+    why = f"the item that was cut has the status {last!r}" if items else "there is no item"
     yield (_PART.held if last == "incomplete" or not items else _PART.violated)(_ITEM, why, cut)
 
 

@@ -58,6 +58,4 @@ def typed(exchange: Exchange) -> TypedStream:
             not_json = not_json or f"event {place + 1} is {quote(event.data, 60)}: {error}"
             continue
         events.append(TypedEvent(event.at, event.name, string(dig(body, "type")), body))
-    return TypedStream(
-        exchange=exchange, events=tuple(events), not_json=not_json, after_done=after, tail=stream.tail
-    )
+    return TypedStream(exchange=exchange, events=tuple(events), not_json=not_json, after_done=after, tail=stream.tail)
