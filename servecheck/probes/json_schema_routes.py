@@ -1,9 +1,10 @@
 """A JSON Schema shapes a streamed answer, a text completion and a response as it shapes a plain chat answer.
 
 What it does: the experiment of `json_schema` where schemas are forgotten most often: on the chat route with `stream`,
-or on the completions route or the responses route, plain and streamed. A prompt that asks for prose is sent without a schema (the control),
-then with one whose only property must equal a random word: greedy, sampled, and with nothing but the schema. The pieces
-of a stream are joined before they are judged. An answer that was cut by `max_tokens` is asked for once more.
+or on the completions route or the responses route, plain and streamed. A prompt that asks for prose is sent without a
+schema (the control), then with one whose only property must equal a random word: greedy, sampled, and with nothing but
+the schema. The pieces of a stream are joined before they are judged. An answer that was cut by the limit is asked for
+once more.
 
 Why it matters: applications stream, and batch jobs use completions; a server that applies a schema in one place and
 not in the other passes the smoke test and breaks the parser in production.

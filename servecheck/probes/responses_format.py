@@ -67,8 +67,7 @@ async def drive(session: Session, params: ResponsesFormatParams, _: Transcript |
                 answer = reply_at(session.transcript, step)
                 room = more_room(answer, params.max_tokens) if answer is not None else None
     free: Json = {"format": {"type": "json_object"}}
-    about: dict[str, Json] = {**asked, "input": "Name one colour, as a JSON object with the key colour."}
-    await session.post("object", "/responses", {**about, "text": free, "max_output_tokens": params.object_tokens})
+    await session.post("object", "/responses", {**asked, "text": free, "max_output_tokens": params.object_tokens})
     unknown: Json = {"format": {"type": f"fmt_{session.nonce(6)}"}}
     await session.post("unknown", "/responses", {**asked, "text": unknown, "max_output_tokens": 16})
 

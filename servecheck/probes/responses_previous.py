@@ -8,8 +8,8 @@ Why it matters: a server that ignores the id answers every turn as if it were th
 conversation is gone and nothing says so.
 
 How it could be fooled: by usage that counts the earlier turns without reading them. Two replicas with a store each look
-like a server that forgets now and then; repeat it with ``--trials``. The responses stay stored for as long as the server
-keeps them, since nothing here deletes.
+like a server that forgets now and then; repeat it with ``--trials``. The responses stay stored for as long as the
+server keeps them, since nothing here deletes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GET = "https://platform.openai.com/docs/api-reference/responses/get"
 _CARRIED, _UNKNOWN = "previous-response-is-carried-on", "unknown-previous-response-is-refused"
 _READ, _UNSTORED = "stored-response-can-be-read", "unstored-response-cannot-be-continued"
 _PART = Part(route=Route.RESPONSES)
-_WORDS = 24
+_WORDS = 60  # more than an answer of so few tokens can add
 
 
 class ResponsesPreviousParams(Params):

@@ -33,7 +33,7 @@ from servecheck.probes._tools import (
     thought_too_long,
     was_cut,
 )
-from servecheck.read import reply
+from servecheck.read import reply, responses
 from servecheck.read.text import quote
 
 __all__ = ["PROBE"]
@@ -107,7 +107,9 @@ def judge(transcript: Transcript, params: ResponsesToolsParams) -> Iterator[Find
         part = Part(route=Route.RESPONSES, mode=Mode.STREAM if stream else Mode.NON_STREAM)
         found = last_look(transcript, arm)
         for finding in judge_forced(_CHECKS, part, found, control, strict=True):
-            if arm != "named":
+            if finding.check == _CHECKS.finish:
+                yield _completed(part, found)
+            elif arm != "named":
                 yield finding
             elif finding.check in (_CHECKS.called, _CHECKS.offered):
                 yield _renamed(finding)
@@ -128,6 +130,14 @@ def _renamed(finding: Finding) -> Finding:
         route=finding.route,
         mode=finding.mode,
     )
+
+
+def _completed(part: Part, found: reply.Reply | None) -> Finding:
+    """Judge the status beside a whole call; behind a length stop another call was begun, and nothing is wrong."""
+    assert isinstance(found, reply.Answer)
+    status = responses.status_of(found)
+    right = status == "completed" or found.finish == "length"
+    return (part.held if right else part.violated)(_CHECKS.finish, f"status is {status or None!r}", found)
 
 
 def _markup(part: Part, found: reply.Answer) -> Finding:

@@ -15,7 +15,7 @@ from servecheck.reference.chat import ChatRoutes
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 
-__all__ = ["Asked", "ResponsesRoutes"]
+__all__ = ["Asked", "Item", "ResponsesRoutes"]
 
 _TEXTS = frozenset({"input_text", "output_text", "text"})
 
@@ -29,7 +29,7 @@ class Asked:
     job: Job
 
 
-class _Item:
+class Item:
     """One output item while it is being made; ``kind`` is ``message``, ``reasoning`` or ``function_call``."""
 
     def __init__(self, kind: str, index: int, identifier: str, **more: Any) -> None:  # noqa: ANN401
@@ -141,7 +141,8 @@ class ResponsesRoutes(ChatRoutes):
     def remember(self, asked: Asked, response: Event) -> None:
         """Store a response that has ended, unless ``store`` is false."""
         if fields.boolean(asked.body, "store", default=True):
-            said = [*asked.messages, *self._items(response["output"])]
+            output = [item for item in response["output"] if item.get("type") in _PREFIX]
+            said = [*asked.messages, *self._items(output)]
             self.stored[response["id"]] = (tuple(said), response)
 
     def items_of(self, body: Event) -> list[Event]:
@@ -233,7 +234,7 @@ class ResponsesRoutes(ChatRoutes):
 
     async def response_events(self, asked: Asked) -> AsyncIterator[Event]:
         """Yield the events of a response, in order, without numbers and framing."""
-        tally, items = Tally(), list[_Item]()
+        tally, items = Tally(), list[Item]()
         finish = "stop"
         for what in ("created", "in_progress"):
             yield {"type": f"response.{what}", "response": self.response_object(asked, [], "in_progress")}
@@ -243,19 +244,19 @@ class ResponsesRoutes(ChatRoutes):
             finish = delta.finish or finish
             for kind, text, more in self._said(asked, delta):
                 if not items or items[-1].kind != kind or more:
-                    for event in self._close(items, output, "completed"):
+                    for event in self.close_item(items, output, "completed"):
                         yield event
-                    items.append(_Item(kind, len(items), self.new_id(_PREFIX[kind]), **_NEW.get(kind, more)))
+                    items.append(Item(kind, len(items), self.new_id(_PREFIX[kind]), **_NEW.get(kind, more)))
                     for event in items[-1].opened():
                         yield event
                 if text:
                     yield items[-1].grown(text)
         if not items:
-            items.append(_Item("message", 0, self.new_id("msg_"), **_NEW["message"]))
+            items.append(Item("message", 0, self.new_id("msg_"), **_NEW["message"]))
             for event in items[-1].opened():
                 yield event
         status, why = self.ended(asked, finish)
-        for event in self._close(items, output, status):
+        for event in self.close_item(items, output, status):
             yield event
         usage = self.response_usage(asked, tally)
         response = self.response_object(asked, output, status, why, usage)
@@ -263,7 +264,8 @@ class ResponsesRoutes(ChatRoutes):
         yield {"type": f"response.{status}", "response": response}
 
     @staticmethod
-    def _close(items: list[_Item], output: list[Event], status: str) -> list[Event]:
+    def close_item(items: list[Item], output: list[Event], status: str) -> list[Event]:
+        """Return the events that end the last item, and put it into the output."""
         if not items:
             return []
         output.append(items[-1].shown(status))
