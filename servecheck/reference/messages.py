@@ -34,9 +34,9 @@ class Letter:
 class MessagesRoutes(ResponsesRoutes):
     """The messages route.
 
-    For faults: ``message_chat_body(body)`` is the same request as the chat route would take it, ``message(letter,
-    answers)`` a whole reply, ``message_events(letter)`` all events of a stream, ``message_usage(letter, tally)`` its
-    usage, ``stop_of(letter, finish, reason)`` why it ended, ``message_error(wrong)`` a refusal.
+    For faults: ``message_chat_body(body)`` is the same request as the chat route would take it, a whole reply is
+    ``message_object(letter, answers)``, ``message_events(letter)`` are all events of a stream, ``message_usage(letter,
+    tally)`` is its usage, ``stop_of(letter, finish, reason)`` why it ended, ``message_error(wrong)`` a refusal.
     """
 
     ROUTES: ClassVar[dict[tuple[str, str], str]] = {
@@ -49,7 +49,7 @@ class MessagesRoutes(ResponsesRoutes):
         letter = self.letter(self.body_of(request))
         if letter.job.stream:
             return self.stream_reply(self.typed_frames(self.message_events(letter)))
-        return json_reply(self.message(letter, await self.answers(letter.job)))
+        return json_reply(self.message_object(letter, await self.answers(letter.job)))
 
     async def reply_count(self, request: Request) -> Reply:
         """``POST /v1/messages/count_tokens``."""
@@ -175,7 +175,7 @@ class MessagesRoutes(ResponsesRoutes):
 
     # ------------------------------------------------------------------ writing the answer
 
-    def message(self, letter: Letter, answers: Sequence[Answer]) -> Event:
+    def message_object(self, letter: Letter, answers: Sequence[Answer]) -> Event:
         """Return the whole reply."""
         answer = answers[0]
         content: list[Event] = []
