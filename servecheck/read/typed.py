@@ -55,7 +55,7 @@ def typed(exchange: Exchange) -> TypedStream:
         try:
             body = parse(event.data)
         except ValueError as error:
-            not_json = not_json or f"event {place + 1} is {quote(event.data, 60)}: {error}"
+            not_json = not_json or f"event {place + 1} is not JSON ({error}): {quote(event.data, 60)}"
             continue
         events.append(TypedEvent(event.at, event.name, string(dig(body, "type")), body))
     return TypedStream(exchange=exchange, events=tuple(events), not_json=not_json, after_done=after, tail=stream.tail)
