@@ -132,7 +132,7 @@ def test_a_right_message_holds_in_every_check() -> None:
         ),
         pytest.param(
             HELD,
-            "token-count-is-the-usage",
+            "message-count-is-the-usage",
             exchange("count", {"detail": "Not Found"}, status=404, request={}, path="/messages/count_tokens"),
             id="no counter",
         ),

@@ -326,7 +326,7 @@ _OBJECT, _USAGE = "message-object-is-well-formed", "message-usage-counts"
 _CUT, _STOP = "cut-message-says-max-tokens", "stop-sequence-ends-the-message"
 _SYSTEM, _BLOCKS = "system-prompt-is-counted", "text-blocks-are-as-the-string"
 _TOOL, _BAD, _SHAPE = "forced-tool-is-a-tool-use", "wrong-message-request-does-no-harm", "errors-are-in-the-own-shape"
-_COUNT = "token-count-is-the-usage"
+_COUNT = "message-count-is-the-usage"
 
 MUTANTS = (
     Mutant(id="no-messages", server=NoMessages, trips=((_TEXT, _R),)),
