@@ -305,7 +305,12 @@ MUTANTS = (
     Mutant(id="instructions-dropped", server=InstructionsDropped, trips=((_TOLD, _N),)),
     Mutant(id="parts-as-they-are", server=PartsAsTheyAre, trips=((_SAME, _V),)),
     Mutant(id="last-turn-only", server=LastTurnOnly, trips=((_TURNS, _N),)),
-    Mutant(id="output-items-refused", server=OutputItemsRefused, trips=((_TURNS, _R),)),
+    Mutant(
+        id="output-items-refused",
+        server=OutputItemsRefused,
+        trips=((_TURNS, _R),),
+        source="jrkropp/open-webui-developer-toolkit#715",
+    ),
     Mutant(id="wrong-input-fails", server=WrongInputFails, trips=((_BAD, _V),), source="sgl-project/sglang#22980"),
     Mutant(
         id="refusals-in-two-shapes",
