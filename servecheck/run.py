@@ -46,6 +46,7 @@ from servecheck.plan import Estimate, Plan, Settings, Skip
 from servecheck.probe import Params, Probe
 from servecheck.profiles import Profile, Readiness
 from servecheck.read import reply
+from servecheck.report.framing import Framing, from_header
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
@@ -88,6 +89,7 @@ async def carry_out(
     profile: Profile | None = None,
     expected: Sequence[Expectation] = (),
     previous: Mapping[str, Json] | None = None,
+    framing: Framing | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
@@ -106,6 +108,7 @@ async def carry_out(
         "profile": profiles.as_header(profile),
         "expectations": to_json(expectations.as_header(expected)),
         "previous": dict(previous or {}),
+        **({"framing": framing.as_header()} if framing and framing != Framing() else {}),
     }
     writer.header(**_header(plan, probes, command, now(), instrument), **asked)
     runner = Runner(
@@ -215,6 +218,7 @@ def read_back(
         },
         expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
         workload=judged_run.workload,
+        framing=from_header(header.get("framing")),
     )
 
 

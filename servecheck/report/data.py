@@ -20,6 +20,7 @@ from servecheck.model import (
     Verdict,
 )
 from servecheck.profiles import Readiness
+from servecheck.report.framing import Framing
 from servecheck.tally import WorkloadTally
 
 __all__ = ["Cost", "InstrumentCheck", "RunReport", "Since", "Subject", "row_key"]
@@ -91,7 +92,7 @@ class RunReport:
     Confounders are names of fingerprint fields or property rows, or sentences. ``readiness`` holds one entry a profile
     that was looked at, the one that the run was made for first; ``expected`` what became of the known deviations;
     ``since`` what is not as it was in the run before, ``compared_with`` those runs by endpoint. ``workload`` is what
-    became of the caller's own schemas and tools, ``None`` where none were given.
+    became of the caller's own schemas and tools, ``None`` where none were given; ``framing`` what the caller adds.
     """
 
     id: str
@@ -126,6 +127,7 @@ class RunReport:
     since: tuple[Since, ...] = ()
     compared_with: Mapping[str, str] = field(default_factory=dict)
     workload: WorkloadTally | None = None
+    framing: Framing = field(default_factory=Framing)
 
     def __post_init__(self) -> None:
         for name, moment in (("started", self.started), ("finished", self.finished)):

@@ -5,27 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from servecheck.errors import StoreError, UnknownName
-from servecheck.report import results
+from servecheck.report import plots, results
 from servecheck.report.data import RunReport
 from servecheck.report.evidence import Curl
 from servecheck.report.html import report_html
 from servecheck.report.junit import junit_xml
 from servecheck.report.markdown import evidence_md, report_md
+from servecheck.report.redacted import redacted
 from servecheck.report.summary import summary_md
+from servecheck.report.table import csv_text
 from servecheck.report.view import view
 
 __all__ = ["FORMATS", "rendered", "write_all"]
 
-FORMATS = ("md", "html", "json", "junit", "summary")
+FORMATS = ("md", "html", "json", "junit", "summary", "csv")
 """What ``report --format`` takes."""
 
 
 def rendered(run: RunReport, form: str, curl: Curl) -> str:
     """Return the report in one of :data:`FORMATS`; raises ``UnknownName`` for another."""
-    if form == "json":
-        return results.results_text(run)
-    if form == "junit":
-        return junit_xml(run)
+    if form in ("json", "junit", "csv"):
+        run = redacted(run) if run.framing.redact else run
+        return {"json": results.results_text, "junit": junit_xml, "csv": csv_text}[form](run)
     makers = {"md": report_md, "html": report_html, "summary": summary_md}
     if form not in makers:
         raise UnknownName("format", form, FORMATS)
@@ -34,16 +35,21 @@ def rendered(run: RunReport, form: str, curl: Curl) -> str:
 
 def write_all(run: RunReport, folder: Path, curl: Curl) -> None:
     """Write all reports into ``folder``; raises ``StoreError`` where that fails."""
-    shown = view(run, curl)
+    shown = view(run, curl, files=True)
+    told = redacted(run) if run.framing.redact else run
     files = {
-        "results.json": results.results_text(run),
+        "results.json": results.results_text(told),
         "report.md": report_md(shown),
         "evidence.md": evidence_md(shown),
         "report.html": report_html(shown),
         "summary.md": summary_md(shown),
-        "junit.xml": junit_xml(run),
+        "junit.xml": junit_xml(told),
+        **{each.file: plots.standalone(each.figure) for each in shown.figures if each.file},
     }
     try:
+        for old in folder.glob("figure-*.svg"):
+            if old.name not in files:
+                old.unlink()
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:

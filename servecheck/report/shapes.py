@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from servecheck.model import How, Level
+from servecheck.report.figures import Figure
 
 __all__ = [
     "Answer",
+    "BenchmarkRow",
+    "BenchmarksView",
     "Blocker",
     "CheckSeen",
     "EvidenceView",
@@ -17,6 +20,7 @@ __all__ = [
     "Fact",
     "FactRow",
     "FaultView",
+    "FigureView",
     "GroupRow",
     "MatrixGroup",
     "MatrixRow",
@@ -116,6 +120,7 @@ class MatrixRow:
     cells: tuple[Shown, ...]
     deltas: tuple[str, ...]
     reasons: tuple[tuple[str, str], ...]
+    differs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +273,37 @@ class WorkloadView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FigureView:
+    """A figure, and the picture of it beside the report; ``file`` is empty where there is none."""
+
+    figure: Figure
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRow:
+    """One figure of a benchmark on every endpoint that has one; ``ratio`` is the other to the reference."""
+
+    label: str
+    values: tuple[str, ...]
+    ratio: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarksView:
+    """What a tool measured under one load, on two endpoints where they can be compared, else on one.
+
+    ``unlike`` says why nothing stands beside it, empty where something does or nothing was given.
+    """
+
+    tool: str
+    load: str
+    endpoints: tuple[str, ...]
+    rows: tuple[BenchmarkRow, ...]
+    unlike: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """A whole report, in reading order."""
 
@@ -301,6 +337,34 @@ class ReportView:
     notes: tuple[str, ...]
     base_urls: tuple[tuple[str, str], ...]
     workload: WorkloadView | None = None
+    context: tuple[str | tuple[str, ...], ...] = ()
+    figures: tuple[FigureView, ...] = ()
+    benchmarks: tuple[BenchmarksView, ...] = ()
+    statuses: tuple[tuple[str, str, int], ...] = ()
+    pictures: bool = False
+
+    @property
+    def contents(self) -> tuple[tuple[str, str], ...]:
+        """Anchors and words of the sections that this report has, in reading order."""
+        return tuple(
+            (anchor, words)
+            for anchor, words, there in (
+                ("decide", "Decide", True),
+                ("not-known", "Not known", True),
+                ("your-workload", "Your workload", self.workload is not None),
+                ("caveats", "Caveats", bool(self.caveats)),
+                ("ready-for", "Ready for", bool(self.readiness)),
+                ("since-the-last-run", "Since the last run", bool(self.compared_with)),
+                ("matrix", "Matrix", True),
+                ("measurements", "Measurements", bool(self.figures)),
+                ("benchmarks", "Benchmarks", bool(self.benchmarks)),
+                ("properties", "Properties", bool(self.properties)),
+                ("evidence", "Evidence", True),
+                ("legend", "Legend", True),
+                ("reproduce", "Reproduce", True),
+            )
+            if there
+        )
 
     @property
     def not_green(self) -> tuple[EvidenceView, ...]:

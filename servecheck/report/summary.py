@@ -41,6 +41,8 @@ def _sections(view: ReportView) -> Iterator[tuple[str, str]]:
         ("your workload", "workload"),
         ("the matrix", "matrix"),
         ("caveats, properties, confounders and notes", "apart"),
+        ("measurements", "figures"),
+        ("benchmarks", "benchmarks"),
         ("the legend", "legend"),
     ):
         yield name, render(f"parts/{template}.md.j2", values)

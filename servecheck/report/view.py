@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from servecheck.model import (
@@ -14,13 +14,19 @@ from servecheck.model import (
     Comparison,
     Decision,
     Delta,
+    Exchange,
     Feature,
     How,
     Kind,
     Status,
 )
+from servecheck.report import plots
+from servecheck.report.benchmarks import benchmarks
 from servecheck.report.data import RunReport, Subject, row_key
 from servecheck.report.evidence import Curl, ExchangeViews, checks_seen, figures, heading_word, slug
+from servecheck.report.figures import drawn
+from servecheck.report.framing import blocks
+from servecheck.report.redacted import redacted
 from servecheck.report.shapes import (
     Answer,
     Blocker,
@@ -29,6 +35,7 @@ from servecheck.report.shapes import (
     Fact,
     FactRow,
     FaultView,
+    FigureView,
     GroupRow,
     MatrixGroup,
     MatrixRow,
@@ -79,16 +86,30 @@ _MARK_ORDER = {status.mark: place for place, status in enumerate(WORST_FIRST)}
 SECRET = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 
 
-def view(run: RunReport, curl: Curl) -> ReportView:
-    """Decide everything a reader will see of a run. Pure: the same run gives the same view."""
-    return _Viewer(run, curl).view()
+def view(run: RunReport, curl: Curl, *, files: bool = False) -> ReportView:
+    """Decide everything a reader will see of a run. Pure: the same run gives the same view.
+
+    With ``files``, pictures stand in files beside the report. What the run's framing wants left out is left out.
+    """
+    if run.framing.redact:
+        return _Viewer(redacted(run), _without_bodies(curl), files=files).view()
+    return _Viewer(run, curl, files=files).view()
+
+
+def _without_bodies(curl: Curl) -> Curl:
+    """Return commands only of requests that have no body: one with a body would be sent with the note in its place."""
+
+    def render(exchange: Exchange) -> str:
+        return f"# the body is left out; exchange {exchange.id} in run.jsonl" if exchange.request_body else curl(exchange)
+
+    return render
 
 
 class _Viewer:
     """The run with its look-ups, made once."""
 
-    def __init__(self, run: RunReport, curl: Curl) -> None:
-        self.run, self.curl = run, curl
+    def __init__(self, run: RunReport, curl: Curl, *, files: bool) -> None:
+        self.run, self.curl, self.files = run, curl, files
         self.names = tuple(subject.name for subject in run.subjects)
         self.features = {feature.id: feature for feature in run.features}
         self.cells = {(cell.feature, cell.endpoint): cell for cell in run.cells}
@@ -131,6 +152,11 @@ class _Viewer:
             notes=run.notes,
             base_urls=tuple((s.name, public_url(s.endpoint.base_url)) for s in run.subjects),
             workload=self._workload(),
+            context=blocks(run.framing.context),
+            figures=tuple(self._figures()),
+            benchmarks=tuple(benchmarks(run)),
+            statuses=tuple(self._statuses(rows)),
+            pictures=plots.available(),
         )
 
     # ----------------------------------------------------------------- first screen
@@ -145,6 +171,8 @@ class _Viewer:
         return (f"This run did not finish{why}.", f"What follows is only what it saw before.{left}")
 
     def _title(self) -> str:
+        if self.run.framing.title:
+            return self.run.framing.title
         candidates = [name for name in self.names if name != self.run.reference]
         use = f" for {self.run.profile.profile.id}" if self.run.profile else ""
         if self.run.reference is None or not candidates:
@@ -402,14 +430,31 @@ class _Viewer:
             for compared in self.run.compared(feature.id)
             if feature.kind is Kind.COMPARISON or compared.delta is Delta.DRIFT
         )
+        deltas = tuple(self._delta(feature.id, left, right) for left, right in self.pairs)
         return MatrixRow(
             feature=feature.id,
             title=feature.title,
             core=feature.core,
             cells=tuple(shown),
-            deltas=tuple(self._delta(feature.id, left, right) for left, right in self.pairs),
+            deltas=deltas,
             reasons=tuple(reasons),
+            differs=any("behind" in delta or delta == Delta.DRIFT for delta in deltas),
         )
+
+    @staticmethod
+    def _statuses(groups: Iterable[MatrixGroup]) -> Iterator[tuple[str, str, int]]:
+        """Count the rows in which a status stands, in the legend's order."""
+        counted = Counter(
+            word for group in groups for row in group.rows for word in {shown.word for shown in row.cells}
+        )
+        for status in Status:
+            if counted[status.value]:
+                yield status.mark, status.value, counted[status.value]
+
+    def _figures(self) -> Iterator[FigureView]:
+        for figure in drawn(self.run):
+            file = f"figure-{figure.id}.svg" if self.files and plots.available() else ""
+            yield FigureView(figure=figure, file=file)
 
     def _shown(self, feature: Feature, name: str, cell: Cell | None) -> Shown:
         if feature.kind is Kind.COMPARISON and (cell is None or cell.status in DECIDED):
