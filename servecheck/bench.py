@@ -1,4 +1,4 @@
-"""Result files of four benchmark tools, read strictly into the few figures they share. Nothing is measured or judged here.
+"""Result files of four benchmark tools, read strictly into the few figures they share; nothing is judged here.
 
 GuideLLM (JSON, from 0.8), AIPerf (``profile_export_aiperf.json``), ``vllm bench serve --save-result`` and
 ``sglang.bench_serving --output-file`` (JSON Lines). What a file does not say stays unknown.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # imported where they are used, so that --help does not wait 
     from servecheck.probe import Params, Probe
     from servecheck.profiles import Profile
     from servecheck.report.data import RunReport
+    from servecheck.report.framing import Framing
     from servecheck.run import Connect
     from servecheck.scenario import Scenario
     from servecheck.workload import Workload
@@ -138,6 +140,21 @@ Traffic = Annotated[
     Path | None,
     typer.Option("--traffic", help="Lengths of prompts and answers, JSONL or CSV: which share would meet a stall."),
 ]
+Title = Annotated[str | None, typer.Option("--title", help="A title of your own for the report.")]
+Context_ = Annotated[
+    Path | None,
+    typer.Option("--context", help="A text file that the report shows first: what is to be decided, and why."),
+]
+Bench = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bench",
+        help="NAME=FILE: what GuideLLM, AIPerf, vllm bench serve or sglang.bench_serving measured of that endpoint.",
+    ),
+]
+Redact = Annotated[
+    bool, typer.Option("--redact-bodies", help="Reports without what was sent and what came back; run.jsonl keeps it.")
+]
 BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
 
 
@@ -176,6 +193,10 @@ def run(
     budget: BudgetText = "",
     seed: Seed = None,
     traffic: Traffic = None,
+    title: Title = None,
+    context_file: Context_ = None,
+    bench: Bench = None,
+    redact_bodies: Redact = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -189,6 +210,7 @@ def run(
     limits = Budget.parse(budget)
     needs = _profile(profile)
     expected = _expected(expect)
+    framed = _framing(title, context_file, bench, redact_bodies)
     if resume is not None:
         _nothing_new_when_resuming(context)
         plan = plan_of(resume, _probes())
@@ -209,6 +231,7 @@ def run(
             feature = [*needs.rows, *(limit.row for limit in needs.limits), "identity.*", "quantization.identity"]
         plan = _plan(found, settings, feature, scenario, workload, traffic)
         _say_workload(plan, quiet=quiet or as_json or dry_run)
+    _of_this_run(framed, [each.name for each in plan.endpoints])
     if dry_run:
         _print_plan(plan)
         return
@@ -224,6 +247,7 @@ def run(
         profile=needs,
         expected=expected or (),
         history=history,
+        framing=framed,
     )
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
@@ -406,6 +430,24 @@ def _profile(name: str | None) -> Profile | None:
     return profiles.find(name, features=features.BY_ID, checks=checks)
 
 
+def _framing(title: str | None, context: Path | None, bench: list[str] | None, redact: bool) -> Framing:
+    from servecheck.report.framing import framing
+
+    return framing(title=title, context=context, benchmarks=bench or [], redact=redact)
+
+
+def _of_this_run(framed: Framing, names: Sequence[str]) -> None:
+    for each in framed.benchmarks:
+        if each.endpoint not in names:
+            raise UnknownName("endpoint", each.endpoint, names)
+
+
+def _framed(found: RunReport, framed: Framing) -> RunReport:
+    """Return a run with what this command adds to its report."""
+    _of_this_run(framed, [subject.name for subject in found.subjects])
+    return dataclasses.replace(found, framing=framed.over(found.framing))
+
+
 def _expected(path: Path | None) -> Sequence[Expectation] | None:
     if path is None:
         return None
@@ -452,6 +494,7 @@ def _carry_out(
     profile: Profile | None = None,
     expected: Sequence[Expectation] = (),
     history: Path | None = None,
+    framing: Framing | None = None,
 ) -> RunReport:
     from servecheck import run as runs
     from servecheck.history import History, previous_of
@@ -483,6 +526,7 @@ def _carry_out(
                 profile=profile,
                 expected=expected,
                 previous=previous,
+                framing=framing,
             )
         )
         done = True
@@ -555,6 +599,10 @@ def judge(
     folder: RunFolder,
     profile: ProfileName = None,
     expect: ExpectFile = None,
+    title: Title = None,
+    context_file: Context_ = None,
+    bench: Bench = None,
+    redact_bodies: Redact = False,
     fail_on: FailOn = None,
     as_json: AsJson = False,
 ) -> None:
@@ -564,7 +612,8 @@ def judge(
     from servecheck.wire.curl import render
 
     _fail_on(fail_on)
-    report = read_back(folder, _probes(), profile=_profile(profile), expected=_expected(expect))
+    framed = _framing(title, context_file, bench, redact_bodies)
+    report = _framed(read_back(folder, _probes(), profile=_profile(profile), expected=_expected(expect)), framed)
     write_all(report, folder, render)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
@@ -685,7 +734,11 @@ def history_(
 @app.command()
 def report(
     folder: RunFolder,
-    form: Annotated[str, typer.Option("--format", help="md, html, json, junit or summary.")] = "md",
+    form: Annotated[str, typer.Option("--format", help="md, html, json, junit, summary or csv.")] = "md",
+    title: Title = None,
+    context_file: Context_ = None,
+    bench: Bench = None,
+    redact_bodies: Redact = False,
 ) -> None:
     """Print the report of a recorded run."""
     from servecheck.report.files import FORMATS, rendered
@@ -694,7 +747,8 @@ def report(
 
     if form not in FORMATS:
         raise UnknownName("format", form, FORMATS)
-    typer.echo(rendered(read_back(folder, _probes()), form, render), nl=False)
+    framed = _framing(title, context_file, bench, redact_bodies)
+    typer.echo(rendered(_framed(read_back(folder, _probes()), framed), form, render), nl=False)
 
 
 @app.command()

@@ -46,8 +46,8 @@ from servecheck.plan import Estimate, Plan, Settings, Skip
 from servecheck.probe import Params, Probe
 from servecheck.profiles import Profile, Readiness
 from servecheck.read import reply
-from servecheck.report.framing import Framing, from_header
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
+from servecheck.report.framing import Framing, from_header
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json

@@ -22,7 +22,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 
 
 def chromium() -> str | None:
-    """Return the browser to use: ``SERVECHECK_CHROMIUM``, else the first that is found; ``None`` where there is none."""
+    """Return the browser: ``SERVECHECK_CHROMIUM``, else the first that is found; ``None`` where there is none."""
     return os.environ.get("SERVECHECK_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
 
 
@@ -142,7 +142,7 @@ class Page:
         self.call("Page.navigate", url=url)
         self.run("new Promise(r => document.readyState === 'complete' ? r() : addEventListener('load', () => r()))")
 
-    def run(self, script: str) -> Any:  # noqa: ANN401 - whatever the page says
+    def run(self, script: str) -> Any:
         """Evaluate an expression, waiting for a promise, and return its value."""
         found = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
@@ -153,9 +153,7 @@ class Page:
         more = {"text": text} if text else {}
         codes = {"Tab": 9, "Enter": 13, " ": 32}
         for kind in ("keyDown", "keyUp"):
-            self.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=codes.get(key, 0), **more
-            )
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=codes.get(key, 0), **more)
 
     def seen(self) -> tuple[list[str], list[str]]:
         """Return the addresses that were asked for, and errors and warnings of the console."""

@@ -682,8 +682,32 @@ def hostile() -> RunReport:
     )
 
 
+def four_endpoints() -> RunReport:
+    """Return a run of the same reference with three candidates, the last of which nobody reached."""
+    run = two_endpoints()
+    more = ("tpu-v6e", "h200")
+    subjects = tuple(replace(TPU, endpoint=replace(TPU.endpoint, name=name)) for name in more)
+    second = tuple(replace(cell, endpoint="tpu-v6e") for cell in run.cells if cell.endpoint == "gpu")
+    third = tuple(judged(f.id, "h200", S.ERROR, "connection refused") for f in run.features if f.kind is Kind.JUDGED)
+    cells = (*run.cells, *second, *third)
+    comparisons = tuple(
+        replace(one, right=name, delta=delta, side=None, why="", measured={}, evidence=())
+        for name, delta in (("tpu-v6e", Delta.SAME), ("h200", Delta.UNCLEAR))
+        for one in run.comparisons
+        if (one.feature, name) in {(cell.feature, cell.endpoint) for cell in cells}
+    )
+    return replace(
+        run,
+        subjects=(*run.subjects, *subjects),
+        cells=cells,
+        comparisons=(*run.comparisons, *comparisons),
+        groups=tallies(cells),
+    )
+
+
 RUNS = {
     "two-endpoints": two_endpoints,
+    "four-endpoints": four_endpoints,
     "one-endpoint": one_endpoint,
     "died": died,
     "nothing-known": nothing_known,

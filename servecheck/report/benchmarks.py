@@ -1,4 +1,4 @@
-"""Imported benchmark results as a reader sees them: side by side where they can be, with the reason where they cannot."""
+"""Imported benchmark results as a reader sees them: side by side where they can be, else with the reason."""
 
 from __future__ import annotations
 

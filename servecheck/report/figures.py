@@ -1,4 +1,4 @@
-"""What a run measured, as series to draw and as a table to read. No plotting and no markup; a figure without data is none.
+"""What a run measured, as series to draw and as a table to read. No plotting, no markup; without data no figure.
 
 Every maker takes the run and yields figures; one for another kind of row is added to :data:`MAKERS`.
 """
@@ -214,9 +214,9 @@ def parity(run: RunReport) -> Iterator[Figure]:
         )
         if points:
             series.append(Series(name=pair, points=points))
-        value, own = _number(compared.measured, "kl"), _number(compared.measured, "noise_kl")
-        if value is not None:
-            noise.append((pair, value, compared.measured, own))
+        kl = _number(compared.measured, "kl")
+        if kl is not None:
+            noise.append((pair, kl, compared.measured))
     yield _figure(
         id="parity-differences",
         title="Log probabilities: how far they lie apart",
@@ -228,9 +228,13 @@ def parity(run: RunReport) -> Iterator[Figure]:
     )
     between = tuple(
         Point(x=place, y=value, low=_number(measured, "kl_low"), high=_number(measured, "kl_high"))
-        for place, (_, value, measured, _) in enumerate(noise)
+        for place, (_, value, measured) in enumerate(noise)
     )
-    own = tuple(Point(x=place, y=value) for place, (_, _, _, value) in enumerate(noise) if value is not None)
+    own = tuple(
+        Point(x=place, y=floor)
+        for place, (_, _, measured) in enumerate(noise)
+        if (floor := _number(measured, "noise_kl")) is not None
+    )
     yield _figure(
         id="parity-noise",
         title="KL divergence against the noise floor",
@@ -238,7 +242,7 @@ def parity(run: RunReport) -> Iterator[Figure]:
         y_label="nat",
         series=[
             Series(name="between the endpoints", points=between),
-            Series(name="of an endpoint with itself", points=own, dashed=True),
+            *([Series(name="of an endpoint with itself", points=own, dashed=True)] if own else []),
         ]
         if between
         else [],
@@ -335,7 +339,7 @@ def _alt(title: str, x_label: str, y_label: str, series: list[Series], places: t
 def _table(
     x_label: str, y_label: str, series: list[Series], places: tuple[str, ...], thinned: int
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the numbers: a line for every x, a column for every series; a long series is told at ``thinned`` places."""
+    """Return the numbers: a line for every x, a column for every series; ``thinned`` lines of a long one."""
     if thinned:
         header = (y_label, *(f"{one.name} (s)" for one in series))
         most = int(max((one.points[-1].y for one in series), default=0))

@@ -59,7 +59,7 @@ def framing(
     title = " ".join((title or "").split())
     if len(title) > _TITLE_LIMIT:
         raise UsageError(f"--title has {len(title)} characters; at most {_TITLE_LIMIT} fit into a heading")
-    found = []
+    found: list[Benchmark] = []
     for given in benchmarks:
         name, equals, file = given.partition("=")
         if not equals or not name or not file:

@@ -136,5 +136,5 @@ def _tidied(svg: str, name: str) -> str:
     svg = svg.replace(_INK, "currentColor").replace("\u200b", "")
     # Ids of axes and ticks are the same in every picture, and a page has several.
     svg = re.sub(r'\bid="(?!' + re.escape(name) + r')([^"]*)"', rf'id="{name}-\1"', svg)
-    svg = re.sub(r'(url\(#|href="#)(?!' + re.escape(name) + r')', rf"\g<1>{name}-", svg)
+    svg = re.sub(r'(url\(#|href="#)(?!' + re.escape(name) + r")", rf"\g<1>{name}-", svg)
     return re.sub(r"[ \t]+\n", "\n", svg)

@@ -22,7 +22,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 def csv_text(run: RunReport) -> str:
-    """Return a run as CSV (RFC 4180, UTF-8, rows in display order); a cell that the run never reached is ``no result``."""
+    """Return a run as CSV (RFC 4180, UTF-8, rows in display order); what was never reached is ``no result``."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(COLUMNS)

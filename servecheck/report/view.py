@@ -100,7 +100,9 @@ def _without_bodies(curl: Curl) -> Curl:
     """Return commands only of requests that have no body: one with a body would be sent with the note in its place."""
 
     def render(exchange: Exchange) -> str:
-        return f"# the body is left out; exchange {exchange.id} in run.jsonl" if exchange.request_body else curl(exchange)
+        return (
+            f"# the body is left out; exchange {exchange.id} in run.jsonl" if exchange.request_body else curl(exchange)
+        )
 
     return render
 
