@@ -112,5 +112,7 @@
   }
 
   addEventListener("hashchange", arrive);
+  // Once more after loading: the browser goes to the place by itself then, and takes the focus away.
+  addEventListener("load", () => setTimeout(arrive));
   arrive();
 })();
