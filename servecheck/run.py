@@ -47,6 +47,7 @@ from servecheck.probe import Params, Probe
 from servecheck.profiles import Profile, Readiness
 from servecheck.read import reply
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
+from servecheck.report.figures import sampled
 from servecheck.report.framing import Framing, from_header
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
@@ -178,6 +179,7 @@ def read_back(
     known = expectations.from_header(reader.header.get("expectations")) if expected is None else expected
     header, footer = reader.header, reader.footer
     shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
+    shown.update(identifier for ids in judged_run.samples.values() for identifier in ids)
     recorded, today = str(header.get("probes_digest", "")), probes_digest(probes)
     same = recorded == today
     finished = footer.get("finished") if footer else None
@@ -218,6 +220,7 @@ def read_back(
         },
         expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
         workload=judged_run.workload,
+        samples=judged_run.samples,
         framing=from_header(header.get("framing")),
     )
 
@@ -285,13 +288,14 @@ class _Judged:
     reference: str | None = None
     readiness: tuple[Readiness, ...] = ()
     workload: WorkloadTally | None = None
+    samples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     answer: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
         self.subjects = self.reader.endpoints()
         names = [endpoint.name for endpoint, _ in self.subjects]
         self.reference = next((endpoint.name for endpoint, _ in self.subjects if endpoint.reference), None)
-        trials, _ = _trials(self.reader, self.probes)
+        trials, _ = _trials(self.reader, self.probes, self.samples)
         if self.profile is not None:
             trials = profiles.raised(trials, self.profile.musts)
         self.rows = _rows(self.reader)
@@ -343,8 +347,13 @@ class _Judged:
             yield profiles.readiness(profile, cells, self.comparisons, self.rows, reference=self.reference)
 
 
-def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, Transcript]]:
-    """Return every trial judged anew, and the reference's transcripts that others are judged against, by scenario."""
+def _trials(
+    reader: RunReader, probes: Probes, samples: dict[str, tuple[str, ...]] | None = None
+) -> tuple[list[Trial], dict[str, Transcript]]:
+    """Return every trial judged anew, and the reference's transcripts that others are judged against, by scenario.
+
+    ``samples`` is filled with the exchanges that the report draws besides the evidence, by row.
+    """
     scenarios = _scenarios(reader, probes)
     known = {endpoint.name: (endpoint, fingerprint) for endpoint, fingerprint in reader.endpoints()}
     references = {endpoint.name for endpoint, _ in known.values() if endpoint.reference}
@@ -357,6 +366,8 @@ def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, T
         probe = probes[scenario.probe]
         endpoint, fingerprint = known[end.case.endpoint]
         transcript = Transcript(exchanges=exchanges, model=endpoint.model, fingerprint=fingerprint)
+        if samples is not None and (drawn := tuple(sampled(scenario.feature, transcript))):
+            samples[row_key(scenario.feature, end.case.endpoint)] = drawn
         left = None if end.case.endpoint in references else kept.get(scenario.id)
         # A case that a resumed run did again replaces what it was.
         trials[end.case.id] = judged(end, scenario, probe, transcript, _canaries(end, own), left)

@@ -93,6 +93,7 @@ class RunReport:
     that was looked at, the one that the run was made for first; ``expected`` what became of the known deviations;
     ``since`` what is not as it was in the run before, ``compared_with`` those runs by endpoint. ``workload`` is what
     became of the caller's own schemas and tools, ``None`` where none were given; ``framing`` what the caller adds.
+    ``samples`` are exchanges that figures are drawn from besides the evidence, by :func:`row_key`.
     """
 
     id: str
@@ -127,6 +128,7 @@ class RunReport:
     since: tuple[Since, ...] = ()
     compared_with: Mapping[str, str] = field(default_factory=dict)
     workload: WorkloadTally | None = None
+    samples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     framing: Framing = field(default_factory=Framing)
 
     def __post_init__(self) -> None:

@@ -13,9 +13,9 @@ from statistics import median
 
 from servecheck.model import Exchange, Measured
 from servecheck.read import reply, sse
-from servecheck.report.data import RunReport
+from servecheck.report.data import RunReport, row_key
 
-__all__ = ["MAKERS", "Figure", "Point", "Series", "drawn"]
+__all__ = ["MAKERS", "Figure", "Point", "Series", "drawn", "sampled"]
 
 _MOST_POINTS = 400
 """Points of a line; a stream of more pieces is thinned, its first and last piece kept."""
@@ -69,6 +69,12 @@ _OF_A_LENGTH = re.compile(r"(?:cold|warm|look|again)-length-[a-z0-9]+(?:-[0-9]+)
 """Steps of ``compile.recompilation`` that send one prompt of a length and nothing beside it."""
 
 
+def sampled(feature: str, transcript: Iterable[Exchange]) -> Iterator[str]:
+    """Yield the ids of a transcript that figures need besides the evidence: a verdict may rest on a few of many."""
+    if feature == "compile.recompilation":
+        yield from (exchange.id for exchange in transcript if _OF_A_LENGTH.fullmatch(exchange.step))
+
+
 # --------------------------------------------------------------------------- latency and scaling
 
 
@@ -106,7 +112,9 @@ def latency(run: RunReport) -> Iterator[Figure]:
             x_label="Requests at once",
             y_label=label,
             series=series,
-            note="Medians; bars are 95 % intervals (throughput: from the slowest round to the quickest).",
+            note="Medians with 95 % intervals."
+            if low_high[0].endswith("_ms")
+            else "Median of the rounds; the bars reach from the slowest to the quickest.",
             as_places=True,
         )
 
@@ -120,9 +128,9 @@ def first_token(run: RunReport) -> Iterator[Figure]:
     for name in _names(run):
         cold: dict[int, list[float]] = {}
         warm: dict[int, list[float]] = {}
-        for exchange in _evidence(run, "compile.recompilation", name):
+        for exchange in _sampled(run, "compile.recompilation", name):
             timed = _first(exchange)
-            if timed is None or not _OF_A_LENGTH.fullmatch(exchange.step):
+            if timed is None:
                 continue
             tokens, seconds = timed
             (cold if exchange.step.startswith("cold-") else warm).setdefault(tokens, []).append(seconds * 1000)
@@ -274,6 +282,11 @@ def _evidence(run: RunReport, feature: str, endpoint: str) -> Iterator[Exchange]
     return (run.exchanges[name] for name in ids if name in run.exchanges)
 
 
+def _sampled(run: RunReport, feature: str, endpoint: str) -> Iterator[Exchange]:
+    ids = run.samples.get(row_key(feature, endpoint), ())
+    return (run.exchanges[name] for name in ids if name in run.exchanges)
+
+
 def _number(measured: Measured, name: str) -> float | None:
     value = measured.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -312,7 +325,7 @@ def _figure(
     return Figure(
         id=id,
         title=title,
-        alt=_alt(title, x_label, y_label, series, places),
+        alt=_alt(title, x_label, y_label, series, places) if not thinned else _arrivals(title, series),
         x_label=x_label,
         y_label=y_label,
         series=tuple(series),
@@ -331,9 +344,19 @@ def _alt(title: str, x_label: str, y_label: str, series: list[Series], places: t
         first, last = one.points[0], one.points[-1]
         ends = f"{_said(first.y)} {y_label} at {_place(first, places)}"
         if len(one.points) > 1:
-            ends += f", {_said(last.y)} at {_place(last, places)}"
+            ends += f", {_said(last.y)} {y_label} at {_place(last, places)}"
         said.append(f"{one.name}: {ends}")
-    return f"{title} by {x_label[:1].lower()}{x_label[1:]}. {'; '.join(said)}."
+    return f"{title}; across: {x_label[:1].lower()}{x_label[1:]}. {'; '.join(said)}."
+
+
+def _arrivals(title: str, series: list[Series]) -> str:
+    """Say a timeline in a sentence: when its first and its last event came."""
+    said = [
+        f"{one.name}: the first of {one.points[-1].y:,.0f} events after {_said(one.points[0].x)} s, "
+        f"the last after {_said(one.points[-1].x)} s"
+        for one in series
+    ]
+    return f"{title}. {'; '.join(said)}."
 
 
 def _table(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["available", "inline", "standalone"]
 
 _INK = "#010203"
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9")
-"""Okabe and Ito's, told apart by eyes that see colours otherwise; each stands out of white and of near black by 3:1."""
+_COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#a475f9", "#bf8700", "#e5534b")
+"""Each stands out of white and of near black by 3:1; markers and dashes tell the series apart where colours do not."""
 
 _MARKERS = "osD^vP"
 _SIZE = (7.2, 3.4)
@@ -84,8 +84,10 @@ def _svg(figure: Figure) -> str:
 
 def _draw(axes: Any, figure: Figure) -> None:  # noqa: ANN401 - matplotlib may not be installed
     width = 0.8 / max(1, len(figure.series))
+    hue = -1
     for number, series in enumerate(figure.series):
-        colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
+        hue += not series.dashed or number == 0  # dashed is of the same endpoint as the one before
+        colour, marker = _COLOURS[hue % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
         x, y = [point.x for point in series.points], [point.y for point in series.points]
         # A dash: matplotlib leaves a label out of the legend where it begins with an underscore.
         label = f"\u200b{series.name}" if series.name.startswith("_") else series.name
@@ -124,7 +126,7 @@ def _draw(axes: Any, figure: Figure) -> None:  # noqa: ANN401 - matplotlib may n
     axes.set_ylabel(figure.y_label)
     axes.grid(axis="y", alpha=0.25, color=_INK, linewidth=0.6)
     axes.set_axisbelow(True)
-    if len(figure.series) > 1 or figure.kind != "line":
+    if figure.series:
         axes.legend(frameon=False, loc="best", fontsize=9)
 
 

@@ -1,7 +1,7 @@
 """A run without what was sent and what came back, for a report that leaves the house. The recording stays as it is.
 
-Taken out are bodies, expected and actual values, our traces and whatever a reason quotes between “ and ”. Names stay: of
-endpoints, models, rows, the caller's own schemas, and the fields and numbers that checks speak of.
+Taken out are bodies, expected and actual values, our traces and whatever a reason quotes between “ and ”. Names stay:
+of endpoints, models, rows, the caller's own schemas, and the fields and numbers that checks speak of.
 """
 
 from __future__ import annotations
