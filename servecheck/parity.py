@@ -322,7 +322,7 @@ class Length(NamedTuple):
     def name(self) -> str:
         """The bucket as words: ``128–511``."""
         end = next((edge for edge in BUCKETS if edge > self.start), None)
-        return f"{self.start}–{end - 1}" if end is not None else f"{self.start} on"
+        return f"{self.start}–{end - 1}" if end is not None else f"{self.start} and more"
 
 
 def by_length(pairs: Iterable[Pair]) -> tuple[Length, ...]:
@@ -403,22 +403,19 @@ def _below(found: Estimate, margin: float, noise: float) -> Word:
     return Word.BEYOND if found.high < min(margin, noise) else Word.STRADDLES
 
 
-def worse_with_length(
-    lengths: Sequence[Length], noise: Sequence[Length], margin: Margin
-) -> tuple[Length, Length] | None:
-    """Return the first bucket that is worse than the shortest one, and that one; ``None`` where none is.
+def worse_with_length(pairs: Sequence[Pair], noise: Sequence[Pair], margin: Margin) -> tuple[Length, Length] | None:
+    """Return what lies beyond the first bucket's border from which on it is worse, and what lies before it.
 
-    Worse is a bucket whose mean KL lies with its whole interval beyond the margin, the noise of the same bucket, and
-    the interval of the shortest bucket. A difference that is the same at every length is none of this.
+    Worse is a mean KL whose whole interval lies beyond the margin, the noise at these lengths, and the interval of what
+    lies before the border. A difference that is the same at every length is none of this. ``None`` where nothing is.
     """
-    if not lengths or lengths[0].difference.kl is None:
-        return None
-    base = lengths[0]
-    for each in lengths[1:]:
-        own = [other.difference.kl for other in noise if other.start == each.start and other.difference.kl is not None]
-        worst = max((one.high for one in own if one.texts > 1), default=0.0)
-        kl = each.difference.kl
-        assert base.difference.kl is not None
-        if kl is not None and kl.low > max(margin.kl, worst, base.difference.kl.high):
-            return each, base
+    for edge in sorted({bucket(pair.left.context) for pair in pairs})[1:]:
+        before = difference(pair for pair in pairs if pair.left.context < edge)
+        behind = difference(pair for pair in pairs if pair.left.context >= edge)
+        own = difference(pair for pair in noise if pair.left.context >= edge).kl
+        if before.kl is None or behind.kl is None:
+            continue
+        worst = own.high if own is not None and own.texts > 1 else 0.0
+        if behind.kl.low > max(margin.kl, worst, before.kl.high):
+            return Length(edge, behind), Length(0, before)
     return None

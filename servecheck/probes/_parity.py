@@ -208,13 +208,13 @@ def _worse(
     lead: str,
     evidence: Sequence[Exchange],
 ) -> Finding | None:
-    worse = parity.worse_with_length(parity.by_length(pairs), parity.by_length(noise), margin)
+    worse = parity.worse_with_length(pairs, noise, margin)
     if worse is None:
         return None
     longer, base = worse
     why = (
-        f"{lead}worse with context length: at {longer.name} tokens of context KL is "
-        f"{_interval(longer.difference.kl)}, at {base.name} it is {_interval(base.difference.kl)}"
+        f"{lead}worse with context length: from {longer.start} tokens of context on KL is "
+        f"{_interval(longer.difference.kl)}, before that {_interval(base.difference.kl)}"
         f" (margin {margin.kl:g}); {_by_length(pairs)}"
     )
     return PART.violated(check, why, *evidence, from_tokens_of_context=longer.start)
