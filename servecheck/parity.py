@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from servecheck.stats import NEAR_TIE, percentile
+from servecheck.stats import NEAR_TIE, percentile, wilson
 
 __all__ = [
     "BUCKETS",
@@ -30,6 +30,7 @@ __all__ = [
     "by_length",
     "difference",
     "mean_of",
+    "paired_difference",
     "read",
     "share_of",
     "student",
@@ -419,3 +420,29 @@ def worse_with_length(pairs: Sequence[Pair], noise: Sequence[Pair], margin: Marg
         if behind.kl.low > max(margin.kl, worst, before.kl.high):
             return Length(edge, behind), Length(0, before)
     return None
+
+
+# --------------------------------------------------------------------------- whole answers
+
+
+def paired_difference(both: int, left: int, right: int, neither: int) -> Estimate:
+    """Return how much larger a share is on the right than on the left, of items seen on both sides, with an interval.
+
+    ``both`` items have it on both sides, ``left`` and ``right`` on one only. Newcombe's method 10, which takes account
+    of how alike the two sides are and stays honest at none and all.
+    Source: Newcombe (1998), https://doi.org/10.1002/(SICI)1097-0258(19981130)17:22<2635::AID-SIM954>3.0.CO;2-C
+
+    Raises:
+        ValueError: no items.
+    """
+    n = both + left + right + neither
+    if n == 0:
+        raise ValueError("no items were seen on both sides")
+    mine, theirs = (both + left) / n, (both + right) / n
+    (low, high), (other_low, other_high) = wilson(both + left, n), wilson(both + right, n)
+    spread = (both + left) * (right + neither) * (both + right) * (left + neither)
+    alike = (both * neither - left * right) / math.sqrt(spread) if spread else 0.0
+    value = theirs - mine
+    down = (theirs - other_low) ** 2 - 2 * alike * (theirs - other_low) * (high - mine) + (high - mine) ** 2
+    up = (other_high - theirs) ** 2 - 2 * alike * (other_high - theirs) * (mine - low) + (mine - low) ** 2
+    return Estimate(value, value - math.sqrt(max(0.0, down)), value + math.sqrt(max(0.0, up)), n, n)
