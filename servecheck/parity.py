@@ -405,11 +405,13 @@ def _below(found: Estimate, margin: float, noise: float) -> Word:
 
 
 def worse_with_length(pairs: Sequence[Pair], noise: Sequence[Pair], margin: Margin) -> tuple[Length, Length] | None:
-    """Return what lies beyond the first bucket's border from which on it is worse, and what lies before it.
+    """Return what lies behind the bucket's border from which on it is worse, and what lies before it.
 
     Worse is a mean KL whose whole interval lies beyond the margin, the noise at these lengths, and the interval of what
-    lies before the border. A difference that is the same at every length is none of this. ``None`` where nothing is.
+    lies before the border; of several borders the one with the widest gap between the two intervals is told. A
+    difference that is the same at every length is none of this. ``None`` where nothing is.
     """
+    found: list[tuple[float, Length, Length]] = []
     for edge in sorted({bucket(pair.left.context) for pair in pairs})[1:]:
         before = difference(pair for pair in pairs if pair.left.context < edge)
         behind = difference(pair for pair in pairs if pair.left.context >= edge)
@@ -418,8 +420,8 @@ def worse_with_length(pairs: Sequence[Pair], noise: Sequence[Pair], margin: Marg
             continue
         worst = own.high if own is not None and own.texts > 1 else 0.0
         if behind.kl.low > max(margin.kl, worst, before.kl.high):
-            return Length(edge, behind), Length(0, before)
-    return None
+            found.append((behind.kl.low - before.kl.high, Length(edge, behind), Length(0, before)))
+    return max(found, key=lambda each: each[0])[1:] if found else None
 
 
 # --------------------------------------------------------------------------- whole answers

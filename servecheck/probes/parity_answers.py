@@ -240,8 +240,9 @@ def _ends(left: Transcript, right: Transcript, params: ParityAnswersParams, lead
     told = (
         f"{cells[0] + cells[1]} of {len(both)} answers run to the limit of {params.max_tokens} tokens on the "
         f"reference, {cells[0] + cells[2]} on the candidate ({share.value:+.0%}, {share.low:+.0%} to "
-        f"{share.high:+.0%}, margin {params.margin:.0%}: {params.origin}); the others end by {', '.join(others) or 'nothing else'}; between two "
-        f"rounds of its own {changed[0]} change on the reference and {changed[1]} on the candidate"
+        f"{share.high:+.0%}, margin {params.margin:.0%}: {params.origin}); the others end by "
+        f"{', '.join(others) or 'nothing else'}; between two rounds of its own {changed[0]} "
+        f"change on the reference and {changed[1]} on the candidate"
     )
     figures = {"answers": len(both), "share": round(share.value, 4), "low": round(share.low, 4)}
     figures["high"] = round(share.high, 4)

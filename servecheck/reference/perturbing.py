@@ -46,11 +46,11 @@ class Perturbing(ReferenceServer):
         found = super().candidates(job, index, prompt, generated)
         context = len(prompt) + len(generated)
         before = (*prompt[-8:], *generated)[-8:]
-        return perturbed(found, self.sigma(context), context, before, self.seen_in(job))
+        return perturbed(found, self.sigma(context), self.jitter_seed, context, before, self.seen_in(job))
 
     def scores(self, ids: Sequence[int]) -> Sequence[Any]:
         """Disturb the distributions of a given text."""
-        noise = self.seen_in(None)
+        noise = (self.jitter_seed, self.seen_in(None))
         return [
             None
             if found is None
