@@ -9,8 +9,10 @@ import pytest
 
 from servecheck import features, scenario
 from servecheck.compare import compare, contrasted
-from servecheck.model import Delta, Endpoint, Finding, Outcome, Status, Transcript
+from servecheck.judging import Canaries, judge
+from servecheck.model import Case, Delta, Endpoint, Finding, Outcome, Status, Transcript
 from servecheck.plan import Settings, make
+from servecheck.probe import Probe
 from servecheck.probes import discover
 from servecheck.probes._parity import END, mode, named
 from servecheck.probes._texts import PASSAGES, texts
@@ -27,6 +29,8 @@ from servecheck.reference.mutants.parity_tokens import DateInEveryChat, OwnSyste
 from servecheck.reference.mutants.parity_walk import AfterTheChoice, ScalesByTemperature
 from servecheck.reference.power import self_comparisons
 from servecheck.reference.server import ReferenceServer
+from servecheck.scenario import Scenario
+from servecheck.verdict import MEASURED
 from tests.cells import row
 from tests.made import exchange, only, transcript
 from tests.trying import trials_of
@@ -34,6 +38,10 @@ from tests.trying import trials_of
 _ONE = (Endpoint(name="one", base_url="http://one/v1"),)
 _TWO = (*_ONE, Endpoint(name="two", base_url="http://two/v1"))
 _ALIKE, _LENGTH = "alike-along-the-greedy-text", "alike-at-every-context-length"
+
+
+def _scenarios() -> tuple[Scenario, ...]:
+    return tuple(scenario.load_all([scenario.builtin_dir()], probes=discover(), features=features.BY_ID))
 
 
 def said(probe: str, server: ReferenceServer) -> dict[str, Finding]:
@@ -256,7 +264,7 @@ def test_an_interval_over_the_margin_is_unclear_and_keeps_its_figures() -> None:
 
 def test_a_comparison_is_left_out_where_there_is_nothing_to_compare_with() -> None:
     probes = discover()
-    every = scenario.load_all([scenario.builtin_dir()], probes=probes, features=features.BY_ID)
+    every = _scenarios()
     alone = make(_ONE, every, probes, settings=Settings())
     named_by_hand = make(_ONE, every, probes, settings=Settings(), globs=["parity.*"])
     both = make(_TWO, every, probes, settings=Settings())
@@ -279,3 +287,17 @@ def test_the_whole_speaks_before_the_parts() -> None:
     ]
 
     assert contrasted(findings).why == "the whole"
+
+
+def test_the_reference_is_asked_once_and_counts_as_measured() -> None:
+    probes: list[Probe[Any]] = [WALK, FORCED]
+    for probe in probes:
+        found = judge(
+            Case(id="c", scenario="s", feature="parity.logprobs", endpoint="left", trial=1),
+            next(each for each in _scenarios() if each.probe == probe.id),
+            probe,
+            side("echo", 0.0) if probe.id == FORCED.id else transcript(scored("form-0", a=-0.5, b=-2.5)),
+            Canaries(),
+        )
+
+        assert (found.status, found.reason) == (Status.SUPPORTED, MEASURED)
