@@ -32,7 +32,7 @@ _WORDS: Mapping[Outcome, str] = {
     Outcome.UNDETERMINED: "unclear",
     Outcome.HELD: "same",
 }
-_PER_MILLE = (2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0)
+_PER_MILLE = (2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0)
 _PAIRS = 10
 _FEW_PAIRS = 3  # it costs ten times as much as the walk, and its intervals are narrow
 _SELVES = 50
@@ -130,7 +130,9 @@ def page(text: str) -> str:
     )
     made = {
         "walk": "\n".join(_table(head, map(_told, power("parity_walk")))),
-        "forced": "\n".join(_table(head, map(_told, power("parity_forced", pairs=_FEW_PAIRS)))),
+        "forced": "\n".join(
+            _table(head, map(_told, power("parity_forced", pairs=_FEW_PAIRS, per_mille=_PER_MILLE[1:5])))
+        ),
         "alarms": f"{_SELVES} times a server beside itself, each request with noise of its own: {falls}. {bound}",
     }
     for name, block in made.items():
