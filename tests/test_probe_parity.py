@@ -209,7 +209,7 @@ _SHAPES = {"field": prompt_logprobs, "native": generate, "echo": echoed}
 
 
 def side(way: str, delta: float) -> Transcript:
-    names = [name for name, _ in texts((), (1100,), 3)]
+    names = [name for name, _ in texts((), (800,), 3)]
     shape = _SHAPES[way]
     return transcript(shape(f"way-{way}", delta), *(shape(f"text-{name}", delta) for name in names))
 

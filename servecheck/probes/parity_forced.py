@@ -45,7 +45,7 @@ class ParityForcedParams(ParityParams):
     """What may be chosen in YAML."""
 
     lengths: tuple[int, ...] = Field(
-        default=(1100,), description="Lengths of the long built-in texts, in tokens, about."
+        default=(800,), description="Lengths of the long built-in texts, in tokens, about."
     )
     each: int = Field(default=3, ge=2, le=8, description="How many long texts of each length.")
 
@@ -228,16 +228,21 @@ def _pairs(name: str, left: _Scored | None, right: _Scored | None) -> list[Pair]
     return pairs
 
 
-def _own(transcript: Transcript, kind: str, params: ParityForcedParams) -> tuple[Pair, ...]:
-    return tuple(
-        pair
-        for name, _ in texts(params.prompts, params.lengths, params.each)[::2]
-        for pair in _pairs(name, _entries(transcript, f"text-{name}"), _entries(transcript, f"{kind}-{name}"))
-    )
+def _all(transcript: Transcript, kind: str, params: ParityForcedParams) -> dict[str, _Scored | None]:
+    """Return what every text's reply says, each read once: these replies are long."""
+    return {
+        name: _entries(transcript, f"{kind}-{name}") for name, _ in texts(params.prompts, params.lengths, params.each)
+    }
 
 
-def _side(transcript: Transcript, params: ParityForcedParams) -> Side:
-    return Side(alone=_own(transcript, "again", params), batch=_own(transcript, "batch", params))
+def _side(transcript: Transcript, alone: dict[str, _Scored | None], params: ParityForcedParams) -> Side:
+    pairs = [
+        tuple(
+            pair for name, other in _all(transcript, kind, params).items() for pair in _pairs(name, alone[name], other)
+        )
+        for kind in ("again", "batch")
+    ]
+    return Side(alone=pairs[0], batch=pairs[1])
 
 
 def judge(transcript: Transcript, _: ParityForcedParams) -> Iterator[Finding]:
@@ -264,20 +269,21 @@ def contrast(left: Transcript, right: Transcript, params: ParityForcedParams) ->
     pairs: list[Pair] = []
     shown: dict[str, tuple[Exchange, ...]] = {}
     uncut = 0
-    for name, _ in texts(params.prompts, params.lengths, params.each):
-        mine, theirs = (_entries(side, f"text-{name}") for side in (left, right))
-        found = _pairs(name, mine, theirs)
-        uncut += bool(mine and theirs and not found)
+    mine, theirs = (_all(side, "text", params) for side in (left, right))
+    for name, one in mine.items():
+        found = _pairs(name, one, theirs[name])
+        uncut += bool(one and theirs[name] and not found)
         pairs += found
         shown[name] = tuple(each for side in (left, right) if (each := side.get(f"text-{name}")) is not None)
     conditions = list(unlike(left.fingerprint, right.fingerprint))
     if uncut:
         conditions.insert(0, f"{uncut} texts are cut into unlike tokens and are left out")
-    one, other = (_side(side, params) for side in (left, right))
-    one = replace(one, mode=mode(Transcript(), [pair.left for pair in pairs]))
-    other = replace(other, mode=mode(Transcript(), [pair.right for pair in pairs]))
+    sides = (
+        replace(_side(left, mine, params), mode=mode(Transcript(), [pair.left for pair in pairs])),
+        replace(_side(right, theirs, params), mode=mode(Transcript(), [pair.right for pair in pairs])),
+    )
     how = "token by token of given text"
-    yield from weigh(_ALIKE, _LENGTH, pairs, one, other, params, conditions, shown, how=how)
+    yield from weigh(_ALIKE, _LENGTH, pairs, sides[0], sides[1], params, conditions, shown, how=how)
 
 
 PROBE = Probe(

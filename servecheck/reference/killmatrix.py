@@ -128,8 +128,10 @@ def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenari
         plain = Harmless(id="reference-server", server=ReferenceServer)
         tried: list[Mutant | Harmless] = [plain, *found, *harmless]
         if not everything:
-            few = itertools.islice(_one_for_each_check(found), _FAST_FAULTS)
+            few = list(itertools.islice(_one_for_each_check(found), _FAST_FAULTS))
             tried = [plain, *few, *harmless[:_FAST_VARIATIONS]]
+            if probes[name].contrast is not None:
+                tried = [*few[:1]]  # a comparison asks two servers for whole texts, which is not a matter of seconds
         for each in tried:
             models = _models(each, everything=everything)
             seen += [_try(name, each, model, probes, mine) for model in models]

@@ -79,9 +79,15 @@ class NoPromptLogprobs(ReferenceServer):
 
 
 _ALIKE, _LENGTH = "alike-across-given-text", "alike-across-given-text-at-every-length"
-_SHORT = {"max_model_len": 2048}  # the longest texts are then refused, which spares the self-test most of its time
+_SHORT = {"max_model_len": 1024}  # the longest texts are then refused, which spares the self-test most of its time
 
 MUTANTS = (
+    Mutant(
+        id="given-text-not-scored",
+        server=NoPromptLogprobs,
+        trips=((_ALIKE, Outcome.REFUSED),),
+        source="ggml-org/llama.cpp#27174",
+    ),
     Mutant(id="logits-one-percent-off", server=LogitsOnePercentOff, trips=((_ALIKE, Outcome.VIOLATED),), config=_SHORT),
     Mutant(
         id="cache-in-eight-bits",
@@ -96,12 +102,6 @@ MUTANTS = (
         trips=((_LENGTH, Outcome.VIOLATED),),
         models=("babbling",),
         source="vllm-project/vllm#15643",
-    ),
-    Mutant(
-        id="given-text-not-scored",
-        server=NoPromptLogprobs,
-        trips=((_ALIKE, Outcome.REFUSED),),
-        source="ggml-org/llama.cpp#27174",
     ),
 )
 

@@ -116,6 +116,12 @@ _ALIKE, _LENGTH = "alike-along-the-greedy-text", "alike-at-every-context-length"
 
 MUTANTS = (
     Mutant(
+        id="logprobs-left-null",
+        server=NoLogprobs,
+        trips=((_ALIKE, Outcome.UNDETERMINED),),
+        source="ggml-org/llama.cpp#11346",
+    ),
+    Mutant(
         id="logits-one-percent-off",
         server=LogitsOnePercentOff,
         trips=((_ALIKE, Outcome.VIOLATED),),
@@ -139,12 +145,6 @@ MUTANTS = (
         server=AfterTheChoice,
         trips=((_ALIKE, Outcome.UNDETERMINED),),
         source="vllm-project/vllm#9453",
-    ),
-    Mutant(
-        id="logprobs-left-null",
-        server=NoLogprobs,
-        trips=((_ALIKE, Outcome.UNDETERMINED),),
-        source="ggml-org/llama.cpp#11346",
     ),
 )
 
