@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,8 @@ from servecheck import __version__
 from servecheck.errors import EngineError, NothingSelected, ServecheckError, StoreError, UsageError
 
 if TYPE_CHECKING:  # imported where they are used, so that --help does not wait for an HTTP client
+    from types import TracebackType
+
     from servecheck.budget import Budget
     from servecheck.plan import Plan, Settings
     from servecheck.probe import Params, Probe
@@ -45,6 +48,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; every error raised on purpose is one message and its documented exit code."""
+    sys.excepthook = _crashed
     try:
         app(prog_name="servecheck")
     except NothingSelected as error:
@@ -62,6 +66,13 @@ def main() -> None:
 def _fail(message: str, code: int) -> None:
     typer.echo(f"servecheck: {message}", err=True)
     raise SystemExit(code)
+
+
+def _crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Exit as one that could not tell: what Python exits with by itself would be read as a finding."""
+    traceback.print_exception(kind, error, trace)
+    typer.echo("servecheck: this is a fault of servecheck, not of a server; please report the lines above", err=True)
+    raise SystemExit(EXIT_COULD_NOT_TELL)
 
 
 def _version(value: bool) -> None:
@@ -106,6 +117,7 @@ BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requ
 
 @app.command()
 def run(
+    context: typer.Context,
     endpoint: Annotated[list[str] | None, typer.Argument(help="NAME=URL or a URL; the first is the reference.")] = None,
     endpoints: Annotated[Path | None, typer.Option("--endpoints", help="An endpoints file (YAML).")] = None,
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="ID, or NAME=ID for one endpoint.")] = None,
@@ -145,8 +157,7 @@ def run(
     _fail_on(fail_on)
     limits = Budget.parse(budget)
     if resume is not None:
-        if endpoint or endpoints or out:
-            raise UsageError("--resume goes on with the endpoints and the folder of that run; name no others")
+        _nothing_new_when_resuming(context)
         plan = plan_of(resume, _probes())
     else:
         found = endpoint_list.resolve(
@@ -168,6 +179,21 @@ def run(
     folder = resume or out or Path("runs") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     report = _carry_out(plan, folder, connector(os.environ), limits, quiet or as_json, resume=resume is not None)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
+
+
+_WHILE_RESUMING = frozenset({"resume", "budget", "fail_on", "dry_run", "quiet", "as_json"})
+
+
+def _nothing_new_when_resuming(context: typer.Context) -> None:
+    """Refuse options that would be a plan of their own: the folder holds the plan, and they would say nothing."""
+    given = [
+        max(parameter.opts, key=len) if parameter.param_type_name == "option" else "endpoint"
+        for parameter in context.command.params
+        if parameter.name not in _WHILE_RESUMING
+        if (source := context.get_parameter_source(parameter.name)) is not None and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(f"--resume goes on as that run was begun and takes no {', '.join(given)}; leave it away")
 
 
 @app.command()
@@ -300,7 +326,7 @@ def _carry_out(
     from servecheck.wire.curl import render
 
     probes = _probes()
-    interrupted = False
+    interrupted = done = False
     if not resume:
         must_be_free(folder)
     try:
@@ -317,13 +343,14 @@ def _carry_out(
                 instrument=runs.instrument_check(probes),
             )
         )
+        done = True
     except (KeyboardInterrupt, asyncio.CancelledError):
-        interrupted = True
-    except ServecheckError:
-        # What was seen until then is not lost; the trouble itself matters more than one that comes of it.
-        with contextlib.suppress(ServecheckError):
-            write_all(runs.read_back(folder, probes), folder, render)
-        raise
+        interrupted = done = True
+    finally:
+        if not done:
+            # What was seen until then is not lost; the trouble itself matters more than one that comes of it.
+            with contextlib.suppress(ServecheckError):
+                write_all(runs.read_back(folder, probes), folder, render)
     report = runs.read_back(folder, probes)
     write_all(report, folder, render)
     if interrupted:

@@ -243,6 +243,7 @@ def test_every_mistake_is_one_message_with_the_nearest_name_and_its_exit_code(tm
             ["run", host, "--resume", "full"],
             ["run", "--resume", "nowhere"],
             ["run", "--resume", "full"],
+            ["run", "--resume", "full", "--suite", "smoke", "-m", "m"],
             ["judge", "nowhere"],
             ["report", "full"],
             ["report", "full", "--format", "markdwn"],
@@ -489,6 +490,14 @@ def test_an_interrupted_run_is_exit_130_with_a_report_and_can_be_gone_on_with(sl
     assert results["complete"]
     chat = next(cell for cell in results["cells"] if cell["feature"] == "chat.basic")
     assert chat["trials"] == ["supported"] * TRIALS
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_finding():
+    crash = "from servecheck import cli\ndef app(prog_name): raise ZeroDivisionError('ours')\ncli.app = app\ncli.main()"
+    crashed = subprocess.run([sys.executable, "-c", crash], capture_output=True, text=True, check=False)
+    assert crashed.returncode == 4
+    assert "ZeroDivisionError: ours" in crashed.stderr
+    assert "this is a fault of servecheck" in crashed.stderr.splitlines()[-1]
 
 
 def test_a_run_that_was_killed_is_reported_as_dead_and_can_be_gone_on_with(slow_url):
