@@ -18,6 +18,7 @@ from servecheck.stats import NEAR_TIE, percentile, wilson
 __all__ = [
     "BUCKETS",
     "MIN_MASS",
+    "ROUNDING",
     "Difference",
     "Estimate",
     "Length",
@@ -43,6 +44,8 @@ MIN_MASS = 0.5
 """The least probability that the tokens named by both sides must have on each; below it, what is hidden decides."""
 CLOSE = 0.1
 """The difference of log probabilities, in nats, that public tests of engines call close."""
+ROUNDING = 1e-3
+"""What float32 makes of a gap of two bf16 steps, in nats: 0.25000006 was seen, and is a near-tie."""
 _FLOOR = 1e-6  # float32 rounding of a sum near 1; a smaller rest is not known
 _CLIP = 5.0  # nats; one outlier made an unclipped average of K3 thirteen in a measured pair
 _CONFIDENCE = 0.95
@@ -123,7 +126,7 @@ class Pair:
     @property
     def clear(self) -> bool:
         """Whether the reference's choice is no near-tie."""
-        return self.left.gap is not None and self.left.gap > NEAR_TIE
+        return self.left.gap is not None and self.left.gap > NEAR_TIE + ROUNDING
 
     @property
     def agrees(self) -> bool:

@@ -79,7 +79,9 @@ def test_best_tokens_are_compared(right: Position, agrees: bool, mutual: bool) -
     assert (found.agrees, found.mutual) == (agrees, mutual)
 
 
-@pytest.mark.parametrize(("second", "clear"), [(0.5 / math.exp(0.2), False), (0.5 / math.exp(0.3), True)])
+@pytest.mark.parametrize(
+    ("second", "clear"), [(0.5 / math.exp(0.2), False), (0.5 / math.exp(0.2500001), False), (0.5 / math.exp(0.3), True)]
+)
 def test_a_near_tie_is_no_clear_choice(second: float, clear: bool) -> None:
     assert pair(at("a", a=0.5, b=second), at("a", a=0.5)).clear is clear
 

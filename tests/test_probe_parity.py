@@ -110,7 +110,7 @@ def test_a_server_beside_itself_is_never_behind_and_never_drifts() -> None:
         ("\u2581the", " the"),
         ("\u0120the", " the"),
         ("<|im_end|>", END),
-        ("", END),
+        ("", ""),
         ("</s>", END),
         ("<p>", "<p>"),
         ("\ufffd", ""),

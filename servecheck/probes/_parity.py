@@ -69,12 +69,12 @@ class ParityParams(Params):
 def named(token: str) -> str:
     """Return a token's name as all engines would write it; empty where its name says too little to compare by.
 
-    A part of a character has no text of its own. What ends a text is written differently by every engine, some write
-    nothing, and is one token here.
+    A part of a character has no text of its own: some write U+FFFD and some nothing, and some write nothing for the end
+    too. What ends a text is written differently by every engine, and is one token here.
     """
-    if "\ufffd" in token:
+    if not token or "\ufffd" in token:
         return ""
-    if not token or (token.startswith("<|") and token.endswith("|>")) or token in ("</s>", "<eos>", "<end_of_turn>"):
+    if (token.startswith("<|") and token.endswith("|>")) or token in ("</s>", "<eos>", "<end_of_turn>"):
         return END
     return token.replace("\u2581", " ").replace("\u0120", " ").replace("\u010a", "\n")
 

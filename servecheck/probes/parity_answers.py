@@ -154,7 +154,11 @@ def _compared(mine: reply.Answer, theirs: reply.Answer) -> _Pair:
     if not left or not right:
         return _Pair.UNKNOWN
     one, other = (tuple(named(token.text) for token in each) for each in (left, right))
-    found = comparable_prefix(one, other, [token.gap for token in left])
+    sides = zip(one, other, strict=False)
+    known = next((place for place, pair in enumerate(sides) if "" in pair), min(len(one), len(other)))
+    if known < min(len(one), len(other)) and one[:known] == other[:known]:
+        return _Pair.UNKNOWN  # a token without a name: nobody can tell whether the texts part there
+    found = comparable_prefix(one, other, [token.gap for token in left], NEAR_TIE + parity.ROUNDING)
     if found.agreed is None:
         return _Pair.UNKNOWN
     if found.agreed:
