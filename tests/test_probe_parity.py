@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from servecheck.reference.mutants.parity_forced import (
 )
 from servecheck.reference.mutants.parity_tokens import DateInEveryChat, OwnSystemMessage
 from servecheck.reference.mutants.parity_walk import AfterTheChoice, ScalesByTemperature
-from servecheck.reference.power import self_comparisons
+from servecheck.reference.power import filled, self_comparisons
 from servecheck.reference.server import ReferenceServer
 from servecheck.scenario import Scenario
 from servecheck.verdict import MEASURED
@@ -301,3 +302,17 @@ def test_the_reference_is_asked_once_and_counts_as_measured() -> None:
         )
 
         assert (found.status, found.reason) == (Status.SUPPORTED, MEASURED)
+
+
+def test_figures_go_between_their_markers_and_the_prose_stays() -> None:
+    page = "before\n<!-- walk -->\nold\n<!-- /walk -->\nafter\n"
+
+    assert filled(page, {"walk": "new"}) == "before\n<!-- walk -->\nnew\n<!-- /walk -->\nafter\n"
+
+
+def test_the_page_says_what_the_margins_are() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "parity.md").read_text("utf-8")
+    margin = WALK.params().margin
+
+    assert f"| *margin* | *{margin.kl:g}* | *{margin.clear:g}* | *{margin.close:.2f}* |" in page
+    assert all(f"<!-- {name} -->\n" in page for name in ("alarms", "walk", "forced"))

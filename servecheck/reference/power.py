@@ -24,7 +24,7 @@ from servecheck.reference.perturbing import LOGIT, Perturbing
 from servecheck.reference.server import ReferenceServer
 from servecheck.scenario import Scenario
 
-__all__ = ["Power", "page", "power", "self_comparisons", "words_on"]
+__all__ = ["Power", "figures", "filled", "power", "self_comparisons", "words_on"]
 
 _MODEL = "babbling"
 _WORDS: Mapping[Outcome, str] = {
@@ -117,8 +117,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
 
 
-def page(text: str) -> str:
-    """Return the page about parity with figures that are measured now between its markers; the prose stays."""
+def figures() -> dict[str, str]:
+    """Return what is measured for the page, by the name of its place there; takes minutes."""
     head = ["Logits off by", "nats", "mean KL seen", "said of the pairs"]
     words = self_comparisons("parity_walk")
     falls = ", ".join(f"{words[word]} `{word}`" for word in _WORDS.values())
@@ -128,14 +128,18 @@ def page(text: str) -> str:
         if not wolf
         else f"{wolf} of {_SELVES} are false alarms."
     )
-    made = {
+    return {
         "walk": "\n".join(_table(head, map(_told, power("parity_walk")))),
         "forced": "\n".join(
             _table(head, map(_told, power("parity_forced", pairs=_FEW_PAIRS, per_mille=_PER_MILLE[1:5])))
         ),
         "alarms": f"{_SELVES} times a server beside itself, each request with noise of its own: {falls}. {bound}",
     }
-    for name, block in made.items():
+
+
+def filled(text: str, blocks: Mapping[str, str]) -> str:
+    """Return a page with blocks between its markers ``<!-- name -->`` and ``<!-- /name -->``; the prose stays."""
+    for name, block in blocks.items():
         before, begin, rest = text.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- /{name} -->")
         text = f"{before}{begin}{block}\n{end}{after}"
@@ -144,5 +148,6 @@ def page(text: str) -> str:
 
 if __name__ == "__main__":
     target = Path(__file__).parents[2] / "docs" / "parity.md"
-    target.write_text(page(target.read_text("utf-8")), encoding="utf-8", newline="\n")
+    measured = figures()
+    target.write_text(filled(target.read_text("utf-8"), measured), encoding="utf-8", newline="\n")
     sys.stderr.write(f"{target}\n")
