@@ -734,7 +734,7 @@ def history_(
 @app.command()
 def report(
     folder: RunFolder,
-    form: Annotated[str, typer.Option("--format", help="md, html, json, junit, summary or csv.")] = "md",
+    form: Annotated[str, typer.Option("--format", help="md, html, json, junit, summary, csv or github.")] = "md",
     title: Title = None,
     context_file: Context_ = None,
     bench: Bench = None,

@@ -1,4 +1,4 @@
-"""What the caller adds to a report or leaves out of it: title, context, redaction; and the table for spreadsheets."""
+"""What the caller adds to a report or leaves out; the table for spreadsheets; annotations for a workflow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from servecheck.errors import UsageError
+from servecheck.expectations import Expectation, Met, Standing
 from servecheck.model import Fault, FaultKind, Outcome, Status
 from servecheck.report.files import FORMATS, rendered, write_all
 from servecheck.report.framing import CONTEXT_LIMIT, Framing, blocks, framing, from_header
+from servecheck.report.github import MOST, github_text
 from servecheck.report.table import COLUMNS, csv_text
 from tests.golden import check_golden
 from tests.sample_runs import RUNS, chat_exchange, fake_curl, finding, hostile, judged, one_endpoint, two_endpoints
@@ -85,8 +87,7 @@ def secretive():
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_redacted_report_quotes_nobody(form):
     run = secretive()
-    if form != "junit":
-        assert "hush" in rendered(run, form, fake_curl) or form == "csv"
+    assert "hush" in rendered(run, form, fake_curl) or form == "github"
     told = rendered(replace(run, framing=Framing(redact=True)), form, fake_curl)
     assert "hush" not in told
     assert "“hu" not in told
@@ -137,3 +138,40 @@ def test_hostile_text_stays_inside_its_field():
     lines = list(csv.reader(io.StringIO(csv_text(run), newline="")))
     assert {len(line) for line in lines} == {len(COLUMNS)}
     assert len(lines) == 1 + len(run.features) * len(run.subjects)
+
+
+# --------------------------------------------------------------------------- annotations
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_fixed_run_gives_the_reviewed_annotations(name):
+    check_golden(f"{name}/annotations.txt", github_text(RUNS[name]()))
+
+
+def test_nothing_hostile_becomes_a_command_of_its_own():
+    lines = github_text(hostile()).splitlines()
+    assert [
+        line for line in lines if not line.startswith(("::error title=", "::warning title=", "::notice title="))
+    ] == []
+    assert [line for line in lines if "##[" in line or "\u202e" in line] == []
+    assert [line for line in lines if ":" in line.split("::")[1]] == []
+
+
+def test_what_github_would_drop_is_counted():
+    rows = tuple(f"group.row{number}@gpu" for number in range(25))
+    run = two_endpoints()
+    lines = github_text(replace(run, verdict=replace(run.verdict, blockers=rows))).splitlines()
+    errors = [line for line in lines if line.startswith("::error ")]
+    assert (len(errors), errors[-1]) == (MOST, "::error title=servecheck::16 rows more, in the report")
+
+
+def test_an_expected_deviation_is_a_notice():
+    run = two_endpoints()
+    row = run.verdict.blockers[0]
+    feature, _, endpoint = row.partition("@")
+    known = Expectation(
+        row=feature, endpoint=endpoint, deviations=(), intermittent=False, reason="known", until=None, issue=None
+    )
+    met = Met(expectation=known, endpoint=endpoint, standing=Standing.MATCHED, why="so")
+    lines = github_text(replace(run, expected=(met,))).splitlines()
+    assert [line.split(" ")[0] for line in lines if row in line] == ["::notice"]

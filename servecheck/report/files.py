@@ -8,6 +8,7 @@ from servecheck.errors import StoreError, UnknownName
 from servecheck.report import plots, results
 from servecheck.report.data import RunReport
 from servecheck.report.evidence import Curl
+from servecheck.report.github import github_text
 from servecheck.report.html import report_html
 from servecheck.report.junit import junit_xml
 from servecheck.report.markdown import evidence_md, report_md
@@ -18,19 +19,20 @@ from servecheck.report.view import view
 
 __all__ = ["FORMATS", "rendered", "write_all"]
 
-FORMATS = ("md", "html", "json", "junit", "summary", "csv")
+FORMATS = ("md", "html", "json", "junit", "summary", "csv", "github")
 """What ``report --format`` takes."""
 
 
 def rendered(run: RunReport, form: str, curl: Curl) -> str:
     """Return the report in one of :data:`FORMATS`; raises ``UnknownName`` for another."""
-    if form in ("json", "junit", "csv"):
+    if form in ("json", "junit", "csv", "github"):
         run = redacted(run) if run.framing.redact else run
-        return {"json": results.results_text, "junit": junit_xml, "csv": csv_text}[form](run)
-    makers = {"md": report_md, "html": report_html, "summary": summary_md}
-    if form not in makers:
+        makers = {"json": results.results_text, "junit": junit_xml, "csv": csv_text, "github": github_text}
+        return makers[form](run)
+    shown = {"md": report_md, "html": report_html, "summary": summary_md}
+    if form not in shown:
         raise UnknownName("format", form, FORMATS)
-    return makers[form](view(run, curl))
+    return shown[form](view(run, curl))
 
 
 def write_all(run: RunReport, folder: Path, curl: Curl) -> None:
