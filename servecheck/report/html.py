@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import re
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from servecheck.report import plots
 from servecheck.report.figures import Figure
@@ -52,9 +53,16 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(body=_body, command=_command, issue=issue_words, shorten=shorten, svg=_picture)
+    environment.filters.update(
+        body=_body, command=_command, issue=issue_words, shorten=shorten, spans=_spans, svg=_picture
+    )
     environment.tests.update(link=is_plain_url)
     return environment
+
+
+def _spans(words: str) -> Markup:
+    """Return words with what stands between backticks as code; everything is escaped first."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(words)))))  # noqa: S704
 
 
 def _picture(figure: Figure) -> Markup:

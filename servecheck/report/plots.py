@@ -103,7 +103,8 @@ def _draw(axes: Any, figure: Figure) -> None:  # noqa: ANN401 - matplotlib may n
                 label=label,
             )
         elif figure.kind == "steps":
-            axes.step(x, y, where="post", color=colour, linestyle=("-", "--", "-.", ":")[number % 4], label=label)
+            marks = {"marker": marker, "markersize": 5, "markevery": max(1, len(x) // 8)}
+            axes.step(x, y, where="post", color=colour, label=label, **marks)
         else:
             style = "--" if series.dashed else "-"
             axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=style, label=label)
