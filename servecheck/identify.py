@@ -36,8 +36,8 @@ FIELDS = (
 )
 """The fields of every fingerprint, in display order. ``device`` and ``tpu_stack`` are seldom visible on the wire.
 
-Behind them stand settings that only some engines show, where they do: ``slots``, ``tool_call_parser``,
-``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``, ``gateway_version``; and whatever else
+Behind them stand settings that only some engines show, where they do: ``architecture``, ``slots``,
+``tool_call_parser``, ``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``, ``gateway_version``; and whatever else
 the user declares.
 """
 
@@ -320,6 +320,7 @@ def _settings(replies: Replies) -> Iterator[_Claim]:
 def _others(replies: Replies) -> Iterator[_Claim]:
     yield "system_fingerprint", replies.system_fingerprint, "system_fingerprint of a reply"
     yield "model", dig(replies.entry, "id"), "GET /v1/models"
+    yield "architecture", dig(replies.said.get("model_info"), "architectures", 0), "architectures in GET /model_info"
     yield "max_model_len", dig(replies.entry, "max_model_len"), "max_model_len in GET /v1/models"
     yield "max_model_len", dig(replies.entry, "meta", "n_ctx"), "meta.n_ctx in GET /v1/models"
     yield "quantization", dig(replies.entry, "meta", "ftype"), "meta.ftype in GET /v1/models"

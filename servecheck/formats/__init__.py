@@ -43,15 +43,17 @@ def problems_of(document: yamlfile.Document) -> list[Problem]:
     """Return what is wrong with a table of formats."""
     value, found = yamlfile.check(document, FormatsV1)
     found = [*document.problems, *found]
-    seen: dict[str, str] = {}
-    for format_, each in (value.formats if value else {}).items():
+    if value is None:
+        return yamlfile.listed(found)
+    named_by = {name: name for name in value.formats}
+    for format_, each in value.formats.items():
         for place, name in enumerate(each.names):
-            if seen.setdefault(name, format_) != format_ or (name in value.formats and value is not None):
+            if named_by.setdefault(name, format_) != format_:
                 found.append(document.problem(("formats", format_, "names", place), f"{name!r} names two formats"))
-    for stack, listed in (value.stacks if value else {}).items():
+    for stack, listed in value.stacks.items():
         for key, names in (("loads", listed.loads or ()), ("notes", tuple(listed.notes))):
             for place, name in enumerate(names):
-                if value is not None and name not in value.formats:
+                if name not in value.formats:
                     at = ("stacks", stack, key, place if key == "loads" else name)
                     found.append(document.problem(at, f"no format is called {name!r}"))
     return yamlfile.listed(found)
@@ -76,7 +78,7 @@ def said_of(known: Fingerprint) -> Precision | None:
     for name in ("quantization", "precision"):
         value = known.fields.get(name)
         if value is not None and value.value is not None and value.value.lower() not in {"none", "null"}:
-            how = value.source if value.source else value.how.value
+            how = value.source or value.how.value
             return Precision(name=value.value.lower(), source=how)
     model = known.value("model") or ""
     found = precision_in_name(model).lower()
@@ -112,11 +114,10 @@ def warning(precision: Precision, stack: Stack) -> str | None:
         return f"{said} {known}: look it up for {listed.title}{note} ({_source(listed)})"
     title = table().formats[format_].title
     if listed.loads is None:
-        return f"{said}: {listed.note} ({_source(listed)})" if format_ != "unquantized" else None
+        return None if format_ == "unquantized" else f"{said}: {listed.note} ({_source(listed)})"
     note = f"; {listed.notes[format_]}" if format_ in listed.notes else ""
     if format_ in listed.loads:
-        plain = format_ == "unquantized" and not re.search(r"16|32", precision.name.replace("bf16", "").replace("bfloat16", ""))
-        return None if plain or not note else f"{title} on {listed.title}{note} ({_source(listed)})"
+        return f"{title} on {listed.title}{note} ({_source(listed)})" if note else None
     rest = f" {listed.note[0].upper()}{listed.note[1:]}." if listed.note else ""
     return f"{said} is not among the formats that {listed.title} loads{note} ({_source(listed)}).{rest}"
 
@@ -126,12 +127,14 @@ def _source(listed: StackFormatsV1) -> str:
 
 
 def before(endpoint: Endpoint) -> Iterator[str]:
-    """Yield what can be said of an endpoint before anything is sent: from what its user declares, and its model's name."""
+    """Yield what can be said of an endpoint before anything is sent, from what is declared and its model's name."""
     engine, said = endpoint.declared.get("engine"), endpoint.declared.get("tpu_stack")
     stack = named(said, engine) if said is not None else named(engine) if engine == "sgl-jax" else None
     if stack is None:
         return
-    declared = next((endpoint.declared[name] for name in ("quantization", "precision") if name in endpoint.declared), "")
+    declared = next(
+        (endpoint.declared[name] for name in ("quantization", "precision") if name in endpoint.declared), ""
+    )
     in_name = precision_in_name(endpoint.model or "")
     if declared:
         precision = Precision(name=declared.lower(), source="declared by the user")

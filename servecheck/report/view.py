@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from servecheck.declared import Beside
 from servecheck.model import (
     DECIDED,
     Cell,
@@ -24,12 +25,16 @@ from servecheck.report.evidence import Curl, ExchangeViews, checks_seen, figures
 from servecheck.report.shapes import (
     Answer,
     Blocker,
+    ContradictionView,
+    DeclaredRow,
+    DeclaredView,
     EvidenceView,
     ExpectedView,
     Fact,
     FactRow,
     FaultView,
     GroupRow,
+    KnownView,
     MatrixGroup,
     MatrixRow,
     NotKnown,
@@ -131,6 +136,8 @@ class _Viewer:
             notes=run.notes,
             base_urls=tuple((s.name, public_url(s.endpoint.base_url)) for s in run.subjects),
             workload=self._workload(),
+            contradictions=tuple(self._contradictions()),
+            declared=tuple(self._declared()),
         )
 
     # ----------------------------------------------------------------- first screen
@@ -256,6 +263,56 @@ class _Viewer:
     def _issues(self, feature: str, endpoint: str) -> tuple[str, ...]:
         cell = self.cells.get((feature, endpoint))
         return cell.known_issues if cell else ()
+
+    def _known(self, feature: str, references: Sequence[str]) -> Iterator[KnownView]:
+        for reference in references:
+            said = [
+                f"{one.title} ({one.standing})" + (f" {one.note}" if one.note else "")
+                for one in self.run.known_issues
+                if one.reference == reference and feature in one.rows
+            ]
+            yield KnownView(reference=reference, words=" ".join(said))
+
+    def _contradictions(self) -> Iterator[ContradictionView]:
+        """Fold the rows that one line of a matrix is wrong about in the same way; what has most rows comes first."""
+        grouped: dict[tuple[str, str, str, str, str], list[Beside]] = {}
+        for one in self.run.beside:
+            if one.contradicts and one.seen is not None:
+                key = (one.endpoint, one.declared.says.mark, one.seen.mark, one.declared.label, one.declared.words)
+                grouped.setdefault(key, []).append(one)
+        for (endpoint, mark, seen, label, words), rows in sorted(grouped.items(), key=lambda item: -len(item[1])):
+            yield ContradictionView(
+                endpoint=endpoint,
+                declared=mark,
+                seen=seen,
+                rows=tuple((one.declared.row, self._ref(one.declared.row, endpoint)) for one in rows),
+                words=words if label == rows[0].declared.row else f"{label}: {words}",
+                covers=rows[0].declared.covers,
+            )
+
+    def _declared(self) -> Iterator[DeclaredView]:
+        for matrix in self.run.matrices:
+            mine = [one for one in self.run.beside if (one.endpoint, one.source) == (matrix.endpoint, matrix.source)]
+            yield DeclaredView(
+                endpoint=matrix.endpoint,
+                source=matrix.source,
+                as_of=matrix.as_of,
+                digest=matrix.digest[:12],
+                rows=tuple(
+                    DeclaredRow(
+                        row=one.declared.row,
+                        declared=one.declared.says.mark,
+                        words=one.declared.words
+                        if one.declared.label == one.declared.row
+                        else f"{one.declared.label}: {one.declared.words}",
+                        seen=f"{one.seen.mark} {one.seen}" if one.seen is not None else "no result",
+                        contradicts=one.contradicts,
+                        ref=self._ref(one.declared.row, one.endpoint),
+                    )
+                    for one in mine
+                ),
+                others=matrix.others,
+            )
 
     def _not_known(self) -> Iterator[NotKnown]:
         """List what is undecided or was not run, or nothing at all: the reader is told either way."""
@@ -594,7 +651,7 @@ class _Viewer:
                 reason=reason,
                 parts=cell.parts if cell else "",
                 notes=cell.notes if cell else (),
-                known_issues=cell.known_issues if cell else (),
+                known_issues=tuple(self._known(feature_id, cell.known_issues if cell else ())),
                 seen=seen,
                 measured=tuple(dict.fromkeys(pair for c in compared for pair in figures(c.measured))),
                 faults=tuple(
