@@ -37,8 +37,8 @@ FIELDS = (
 """The fields of every fingerprint, in display order. ``device`` and ``tpu_stack`` are seldom visible on the wire.
 
 Behind them stand settings that only some engines show, where they do: ``architecture``, ``slots``,
-``tool_call_parser``, ``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``, ``gateway_version``; and whatever else
-the user declares.
+``tool_call_parser``, ``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``,
+``gateway_version``; and whatever else the user declares.
 """
 
 _ANY_KIND = frozenset({"identity", "health", "metrics", "tokenize", "auth", "lora", "own"})

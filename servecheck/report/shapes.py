@@ -305,13 +305,16 @@ class DeclaredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredView:
-    """One support matrix: whose, where from, its rows beside what was seen, and its lines that nothing here probes."""
+    """One support matrix: whose, where from, its rows beside what was seen, those that the run did not decide, and its
+    lines that nothing here probes.
+    """
 
     endpoint: str
     source: str
     as_of: str
     digest: str
     rows: tuple[DeclaredRow, ...]
+    undecided: tuple[str, ...]
     others: tuple[str, ...]
 
 

@@ -298,21 +298,21 @@ class _Viewer:
                 source=matrix.source,
                 as_of=matrix.as_of,
                 digest=matrix.digest[:12],
-                rows=tuple(
-                    DeclaredRow(
-                        row=one.declared.row,
-                        declared=one.declared.says.mark,
-                        words=one.declared.words
-                        if one.declared.label == one.declared.row
-                        else f"{one.declared.label}: {one.declared.words}",
-                        seen=f"{one.seen.mark} {one.seen}" if one.seen is not None else "no result",
-                        contradicts=one.contradicts,
-                        ref=self._ref(one.declared.row, one.endpoint),
-                    )
-                    for one in mine
-                ),
+                rows=tuple(self._declared_row(one, one.seen) for one in mine if one.seen in DECIDED),
+                undecided=tuple(dict.fromkeys(one.declared.row for one in mine if one.seen not in DECIDED)),
                 others=matrix.others,
             )
+
+    def _declared_row(self, one: Beside, seen: Status | None) -> DeclaredRow:
+        said = one.declared
+        return DeclaredRow(
+            row=said.row,
+            declared=said.says.mark,
+            words=said.words if said.label == said.row else f"{said.label}: {said.words}",
+            seen=f"{seen.mark} {seen}" if seen is not None else "",
+            contradicts=one.contradicts,
+            ref=self._ref(said.row, one.endpoint),
+        )
 
     def _not_known(self) -> Iterator[NotKnown]:
         """List what is undecided or was not run, or nothing at all: the reader is told either way."""
