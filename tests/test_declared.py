@@ -211,7 +211,7 @@ def recorded(tmp_path_factory) -> Path:
     with background(ReferenceServer(decode_seconds=0.001)) as url:
         text = (folder / "endpoints.yaml").read_text().format(url=url)
         (folder / "endpoints.yaml").write_text(text)
-        words = ["--endpoints", folder / "endpoints.yaml", "--declared", folder / "mine.yaml"]
+        words: list[str | Path] = ["--endpoints", folder / "endpoints.yaml", "--declared", folder / "mine.yaml"]
         dry = servecheck("run", *words, "--feature", "chat.basic", "--dry-run")
         assert "warning: tpu: gptq (declared by the user) is not among the formats" in dry.err
         said = servecheck("run", *words, "--feature", "chat.basic", "--trials", "1", "--out", folder / "run")

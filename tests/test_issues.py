@@ -180,7 +180,10 @@ def test_more_searches_than_github_allows_are_not_made():
 
 
 def test_pull_requests_are_no_issues():
-    items = [{"html_url": "https://github.com/a/b/pull/1", "title": "x", "pull_request": {}}, {"title": "no url"}]
+    items: list[dict[str, object]] = [
+        {"html_url": "https://github.com/a/b/pull/1", "title": "x", "pull_request": {}},
+        {"title": "no url"},
+    ]
     assert [*issues.from_api(items)] == []
 
 
