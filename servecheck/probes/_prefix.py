@@ -18,9 +18,11 @@ from servecheck.read.text import dig, number, parse
 __all__ = [
     "LONGEST_BLOCK",
     "answered_sides",
+    "best",
     "block_of",
     "cached_in",
     "counted",
+    "counted_between",
     "fitting",
     "hit",
     "is_off",
@@ -46,7 +48,7 @@ _COUNTERS = (
     ("ray_vllm_prefix_cache_hits_total", "ray_vllm_prefix_cache_queries_total"),
 )
 """Series of cached tokens, each with the series of all prompt tokens that goes with it."""
-_FIRST = "metrics-0"
+_FIRST = "0"
 _LATE, _LATE_READS = 0.5, 5  # engines add a request to their counters up to a second after its reply
 _FEWEST = 128
 _TAIL = 32  # tokens at the end of the prompt that are not shared
@@ -85,17 +87,19 @@ def telling(fingerprint: Fingerprint) -> dict[str, Json]:
     return {"return_meta_info": True} if silent else {}
 
 
-async def start_counting(session: Session) -> None:
-    """Read the counters before anything is sent."""
-    await session.metrics(_FIRST)
+async def start_counting(session: Session, first: str = _FIRST) -> None:
+    """Read the counters before anything is sent; ``first`` tells several counts of one case apart."""
+    await session.metrics(f"metrics-{first}")
 
 
-async def send(session: Session, sides: Sequence[str], side: str, body: dict[str, Json]) -> None:
+async def send(
+    session: Session, sides: Sequence[str], side: str, body: dict[str, Json], first: str = _FIRST
+) -> None:
     """Send one side, then read the counters until they have heard of it."""
     await session.chat(side, body)
     for _ in range(_LATE_READS):
         await session.metrics(f"metrics-{side}")
-        if not _is_late(session.transcript, sides, side):
+        if not _is_late(session.transcript, sides, side, first):
             return
         await session.wait(_LATE)
 
@@ -167,12 +171,12 @@ def reported(transcript: Transcript, sides: Sequence[str]) -> dict[str, int] | N
     return {side: value or 0 for side, value in cached.items()}
 
 
-def counted(transcript: Transcript, sides: Sequence[str]) -> dict[str, int] | None:
+def counted(transcript: Transcript, sides: Sequence[str], first: str = _FIRST) -> dict[str, int] | None:
     """Return by how many cached tokens the engine's counter moved at each side.
 
     ``None`` where there is no counter, where it was reset, and where others' prompts moved it too.
     """
-    reads = _reads(transcript, sides)
+    reads = _reads(transcript, sides, first)
     if len(reads) < len(sides) + 1:
         return None
     ours = [prompt_tokens(transcript, side) for side in sides]
@@ -191,19 +195,53 @@ def counted(transcript: Transcript, sides: Sequence[str]) -> dict[str, int] | No
     return None
 
 
-def reads_of(transcript: Transcript, sides: Sequence[str]) -> list[Exchange]:
+def counted_between(transcript: Transcript, first: str, last: str, tokens: int) -> int | None:
+    """Return by how many cached tokens the counter moved between two reads around prompts of so many tokens in all.
+
+    ``None`` as for :func:`counted`.
+    """
+    before, after = transcript.get(first), transcript.get(last)
+    if before is None or after is None:
+        return None
+    left, right = metrics(before), metrics(after)
+    for hits, asked in _COUNTERS:
+        step, prompts = moved(left, right, hits), moved(left, right, asked)
+        if step is None:
+            continue
+        foreign = prompts is not None and abs(prompts - tokens) > max(_SLACK, tokens / 20)
+        return None if foreign else int(step)
+    return None
+
+
+def reads_of(transcript: Transcript, sides: Sequence[str], first: str = _FIRST) -> list[Exchange]:
     """Return the reads of the counters around these sides, as evidence."""
-    found = (transcript.get(step) for step in (_FIRST, *(f"metrics-{side}" for side in sides)))
+    found = (transcript.get(step) for step in (f"metrics-{first}", *(f"metrics-{side}" for side in sides)))
     return [exchange for exchange in found if exchange is not None]
 
 
-def _reads(transcript: Transcript, sides: Sequence[str]) -> list[Metrics]:
-    return [metrics(exchange) for exchange in reads_of(transcript, sides)]
+def best(
+    transcript: Transcript, sides: Sequence[str], warm: str, first: str = _FIRST
+) -> tuple[dict[str, int], str] | None:
+    """Return the cached tokens of each side by the best evidence, and what says so; ``None`` where nothing does.
+
+    What the replies tell comes first; counters overrule it where it says that ``warm`` missed: a gateway may write zero
+    for what it does not know.
+    """
+    told, moves = reported(transcript, sides), counted(transcript, sides, first)
+    wanted = hit(prompt_tokens(transcript, warm))
+    if moves is not None and (told is None or told.get(warm, 0) < wanted <= moves.get(warm, 0)):
+        lie = "" if told is None else f"usage reports {told.get(warm, 0)} cached tokens, but "
+        return moves, f"{lie}the server's counter moved by"
+    return (told, source_of(transcript, sides)) if told is not None else None
 
 
-def _is_late(transcript: Transcript, sides: Sequence[str], side: str) -> bool:
+def _reads(transcript: Transcript, sides: Sequence[str], first: str) -> list[Metrics]:
+    return [metrics(exchange) for exchange in reads_of(transcript, sides, first)]
+
+
+def _is_late(transcript: Transcript, sides: Sequence[str], side: str, first: str) -> bool:
     """Tell whether the counters have not yet heard of all the tokens of the prompt that was just answered."""
-    reads = _reads(transcript, sides)
+    reads = _reads(transcript, sides, first)
     if len(reads) < 2:
         return False
     for _, asked in _COUNTERS:

@@ -95,15 +95,7 @@ async def drive(session: Session, params: PrefixCacheReuseParams, _: Transcript 
 
 def _best(transcript: Transcript) -> tuple[dict[str, int], str] | None:
     """Return the cached tokens of each side by the best evidence, and what says so; ``None`` where nothing does."""
-    sides = prefix.answered_sides(transcript, _ALL)
-    reported, counted = prefix.reported(transcript, sides), prefix.counted(transcript, sides)
-    hit = prefix.hit(prefix.prompt_tokens(transcript, "warm"))
-    if counted is not None and (reported is None or reported.get("warm", 0) < hit <= counted.get("warm", 0)):
-        lie = "" if reported is None else f"usage reports {reported['warm']} cached tokens, but "
-        return counted, f"{lie}the server's counter moved by"
-    if reported is not None:
-        return reported, prefix.source_of(transcript, sides)
-    return None
+    return prefix.best(transcript, prefix.answered_sides(transcript, _ALL), "warm")
 
 
 def _missed(transcript: Transcript) -> bool:
