@@ -92,9 +92,7 @@ async def start_counting(session: Session, first: str = _FIRST) -> None:
     await session.metrics(f"metrics-{first}")
 
 
-async def send(
-    session: Session, sides: Sequence[str], side: str, body: dict[str, Json], first: str = _FIRST
-) -> None:
+async def send(session: Session, sides: Sequence[str], side: str, body: dict[str, Json], first: str = _FIRST) -> None:
     """Send one side, then read the counters until they have heard of it."""
     await session.chat(side, body)
     for _ in range(_LATE_READS):

@@ -16,6 +16,7 @@ nothing from time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from pydantic import Field
@@ -129,7 +130,7 @@ def _again(transcript: Transcript, kind: str, cached: dict[str, int]) -> list[st
     sides = _sides(kind)
     return [
         side
-        for before, side in zip(sides, sides[1:], strict=False)
+        for before, side in itertools.pairwise(sides)
         if cached[side] < prefix.hit(prefix.prompt_tokens(transcript, before))
     ]
 

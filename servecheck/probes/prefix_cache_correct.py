@@ -39,6 +39,7 @@ _PAIRS = (("cold-1", "warm-1"), ("cold-2", "warm-2"), ("salted", "branch"))
 """Each miss with the hit that is compared with it."""
 _COUNTED = ("cold-1", "warm-1")
 _TOP = 5
+_LIKELY, _OTHERS_SLACK = -4.6, 1.0  # nat: alternatives of one in a hundred and more; rounding moves them further
 _LOGPROB_SLACK = 0.25  # nat; a hit and a miss of the same prompt were up to 0.14 apart on three engines
 # Rounding moves both of the best two tokens, and more of it adds up behind the first: twice a near-tie.
 _CLEAR = 2 * stats.NEAR_TIE
@@ -158,11 +159,26 @@ def _apart(miss: reply.Answer, hit: reply.Answer) -> str:
         return f"{_texts(miss, hit)}; the first token is not among the {_TOP} likeliest any more"
     if delta > _LOGPROB_SLACK:
         return f"{_texts(miss, hit)}; the first token's logprob is {delta:.2f} nat apart"
+    if moved := _moved(left[0], right[0]):
+        return f"{_texts(miss, hit)}; for the first token, {moved}"
     gaps = [token.gap for token in left]
     walk = stats.comparable_prefix([token.text for token in left], [token.text for token in right], gaps, _CLEAR)
     if walk.agreed is False:
         gap = gaps[walk.compared - 1]
         return f"{_texts(miss, hit)}; token {walk.compared} differs, where the best two were {gap:.2f} nat apart"
+    return ""
+
+
+def _moved(left: Token, right: Token) -> str:
+    """Return which alternative to a first token is far less likely on a hit, empty where none is."""
+    if len(right.top) < len(left.top):
+        return ""
+    for text, value in left.top:
+        there = _logprob(right, text)
+        # What is not listed is at most as likely as the last that is.
+        least = there if there is not None else right.top[-1][1]
+        if value > _LIKELY and value - least > _OTHERS_SLACK:
+            return f"{quote(text, 20)} fell from {value:.1f} to {'' if there is not None else 'below '}{least:.1f} nat"
     return ""
 
 

@@ -35,7 +35,7 @@ def _hits(job: Job) -> bool:
     return any(prompt.cached for prompt in job.prompts)
 
 
-class _NoMetrics(ReferenceServer):
+class NoMetrics(ReferenceServer):
     """Base of servers that neither report cached tokens nor have metrics, so that only time can tell."""
 
     async def reply_metrics(self, request: Request) -> Reply:
@@ -151,7 +151,7 @@ class StaleConversation(FirstBlockIgnored):
         return 0
 
 
-class SharedInSilence(FirstBlockIgnored, _NoMetrics):
+class SharedInSilence(FirstBlockIgnored, NoMetrics):
     """Shares its cache between prompts that begin differently, and reports nothing: only its speed shows it."""
 
 
@@ -191,7 +191,7 @@ class DiesOnAHit(ReferenceServer):
         return Reply(headers=_JSON, body=half())
 
 
-class DiesStreamingAHit(_NoMetrics):
+class DiesStreamingAHit(NoMetrics):
     """Reports nothing, and ends a stream with an error event when some of its prompt came from the cache."""
 
     async def chunks(self, job: Job) -> AsyncIterator[Event]:
@@ -254,11 +254,11 @@ class NullButCounted(ReferenceServer):
     """Reports ``null``, which is not zero: its counters show the hits."""
 
 
-class NullAndFast(_NoMetrics):
+class NullAndFast(NoMetrics):
     """Reports ``null`` and has no metrics; the second prompt is fast."""
 
 
-class EarlyRole(_NoMetrics):
+class EarlyRole(NoMetrics):
     """Sends the chunk with the role before it has read the prompt, so that the first event says nothing of time."""
 
     async def chunks(self, job: Job) -> AsyncIterator[Event]:
@@ -271,7 +271,7 @@ class EarlyRole(_NoMetrics):
             first = False
 
 
-class ManyTokensAChunk(_NoMetrics):
+class ManyTokensAChunk(NoMetrics):
     """Reports nothing, and sends all it has in one chunk with the finish."""
 
     async def deltas(self, job: Job) -> AsyncIterator[Delta]:
@@ -304,7 +304,7 @@ class AbsentOnAMiss(ReferenceServer):
         return made
 
 
-class OnlyInMetaInfo(_NoMetrics):
+class OnlyInMetaInfo(NoMetrics):
     """Says nothing in usage and has no metrics, but tells whoever asks for its details."""
 
     def models_list(self) -> Event:
