@@ -268,7 +268,7 @@ def _ailment(look: reply.Answer) -> str:
     said = look.text + thought(look)
     if not said.strip():
         return f"empty, finish_reason {look.finish!r}"
-    for part in (said, said[len(said) // 2 :]):
+    for part in (said, said[len(said) // 2 :], said[len(said) * 3 // 4 :]):
         if sign := garbage(part):
             return f"{sign}: {quote(part, 50)}"
     return ""
