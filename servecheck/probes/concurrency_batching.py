@@ -36,6 +36,7 @@ _START_AFTER = 0.15  # of the long answer's time
 _ROOM = 3.0  # a short request has passed only where this many times its own time was left
 _CROWD = 8
 _GAIN, _NO_GAIN = 1.5, 1.2  # measured: 5.7, 4.4 and 2.2 times on three engines at eight
+_STEADY = 1.5  # two requests alone that differ by more were not alone
 _ENOUGH_AT_ONCE = 4
 _LONG = "Tell me a very long story about a lighthouse keeper, with many chapters."
 
@@ -158,6 +159,9 @@ def _gains(transcript: Transcript) -> Finding:
         return _PART.held(_GAINS, f"{said}: {rate / alone[-1]:.1f} times as many", *crowd, *solos, **figures)
     if rate >= _NO_GAIN * alone[0]:
         return _PART.undetermined(_GAINS, f"{said}: too close to tell", *crowd, *solos, **figures)
+    if alone[-1] > _STEADY * alone[0]:
+        why = f"{said}: the machine was busy with something else, so the gain cannot be told"
+        return _PART.undetermined(_GAINS, why, *crowd, *solos, **figures)
     return _PART.violated(_GAINS, f"{said}: no more than one alone", *crowd, *solos, **figures)
 
 
