@@ -63,7 +63,9 @@ def batching(
         pytest.param([(10.6, 0.3), (10.9, 3.6)], U, id="one passes and one does not"),
         pytest.param([(13.8, 0.4)], U, id="it came too late to tell"),
         pytest.param([(14.1, 0.2)], U, id="the long one was over: ours were not sent together"),
-        pytest.param([(10.6, 2.9)], H, id="slow, but before the end"),
+        pytest.param([(10.6, 1.7)], H, id="in half the time that was left"),
+        pytest.param([(10.6, 2.9)], U, id="before the end, but not by much"),
+        pytest.param([(10.6, 3.3)], V, id="a last event that was read late"),
     ],
 )
 def test_a_short_request_is_judged_where_it_had_time_to_pass(shorts, expected):
@@ -73,6 +75,12 @@ def test_a_short_request_is_judged_where_it_had_time_to_pass(shorts, expected):
 def test_one_slot_that_is_declared_is_no_broken_promise():
     assert batching([(10.6, 3.6)], slots="1")[PASSES] is R
     assert batching([(10.6, 3.6)], slots="4")[PASSES] is V
+
+
+def test_few_slots_that_are_declared_promise_no_gain():
+    crowd = [(20.0, 8.0)] * 8
+    said = {slots: batching([(10.6, 0.3)], crowd, slots=slots)[GAINS] for slots in ("1", "2", "4")}
+    assert said == {"1": R, "2": U, "4": V}
 
 
 @pytest.mark.parametrize(
