@@ -160,7 +160,9 @@ def judge(transcript: Transcript, _: CancelStormParams) -> Iterator[Finding]:
 
 
 def _leaves(transcript: Transcript) -> Finding:
-    said, figures, shown = [], {}, list[Exchange]()
+    said: list[str] = []
+    figures: dict[str, float] = {}
+    shown: list[Exchange] = []
     for wave, when in zip(_WAVES, ("before a first token", "in the middle"), strict=True):
         left = transcript.steps(f"{wave}-left-")
         if not left:
