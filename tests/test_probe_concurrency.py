@@ -156,15 +156,19 @@ def crowd(**changed: Any) -> list[Exchange]:
         pytest.param({"text": f"eeee {STORY}"}, {}, id="its own word"),
         pytest.param({"made_tokens": 24}, {OWN: V}, id="the length of another"),
         pytest.param({"prompt": 28}, {OWN: V}, id="the prompt of another"),
-        pytest.param({"text": "!" * 40}, {SANE: V}, id="garbage"),
-        pytest.param({"text": "A word of the sea. " + "#" * 40}, {SANE: V}, id="garbage at its end"),
-        pytest.param({"text": ""}, {SANE: V}, id="nothing"),
         pytest.param({"reply_id": "id-free-0-1"}, {IDS: V}, id="the id of another"),
         pytest.param({"sent": 50.0}, {}, id="one came later"),
     ],
 )
 def test_an_answer_under_load_is_known_by_words_lengths_and_id(changed, expected):
     assert isolation(*crowd(**changed)) == expected
+
+
+@pytest.mark.parametrize("text", ["!" * 40, "A word of the sea. " + "#" * 40, ""])
+@pytest.mark.parametrize(("alone", "expected"), [(STORY, {SANE: V}), ("#" * 40, {})])
+def test_garbage_under_load_counts_where_the_same_request_alone_is_text(text, alone, expected):
+    again = free("alone-free-0-2", "eeee", words=68, tokens=30, text=alone, sent=20.0)
+    assert isolation(*crowd(text=text), again) == expected
 
 
 def test_requests_that_were_never_together_claim_nothing():

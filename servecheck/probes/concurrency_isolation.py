@@ -5,7 +5,7 @@ requests at once, all of them different: free answers with prompts and limits of
 each, greedy and sampled, with seeds and without, and answers under schemas with random words of their own; half of them
 streamed. No answer may hold another's word; an answer under a schema must hold its own; prompt and completion tokens
 must be those of the request that was sent, and no two replies may have one id. Every free answer is looked at for
-signs of a broken decoder, its end by itself, since some servers fail late.
+signs of a broken decoder, its end by itself, since some servers fail late; what shows any is asked again alone.
 
 Why it matters: with one request at a time all is right, and under load one customer reads another's answer. Nobody
 sees it in a test that runs alone, and nobody reads a thousand answers.
@@ -101,20 +101,34 @@ async def drive(session: Session, params: ConcurrencyIsolationParams, _: Transcr
             break
         room = more
     with_schemas = _shaped_alone(session.transcript)
+    seeded: dict[str, Json] = {**fields, "temperature": 1, "top_p": 1, "seed": 3, "max_tokens": params.max_tokens}
+    # A seed is another row's matter: a server that refuses it is loaded without.
+    seeds = isinstance(
+        reply.chat(await session.chat("alone-seeded", {**seeded, "messages": _free(session.nonce(), 0)})), reply.Answer
+    )
     for turn in range(params.rounds):
         bodies: dict[str, dict[str, Json]] = {}
         for place in range(_FREE if with_schemas else _FREE + _SHAPED):
             tokens = params.max_tokens + _STEP_TOKENS * place
             body: dict[str, Json] = {**fields, "messages": _free(session.nonce(), place), "max_tokens": tokens}
             if place % 2:
-                body |= {"temperature": 1, "top_p": 1, "seed": 100 * turn + place}
+                body |= {"temperature": 1, "top_p": 1} | ({"seed": 100 * turn + place} if seeds else {})
             bodies[f"free-{turn}-{place}"] = body
         for place in range(_SHAPED if with_schemas else 0):
-            bodies[f"shaped-{turn}-{place}"] = shaped(place % 2) | ({"seed": 7 + turn} if place else {})
+            bodies[f"shaped-{turn}-{place}"] = shaped(place % 2) | ({"seed": 7 + turn} if seeds and place else {})
         for place, body in enumerate(bodies.values()):
             if (place + turn) % 2:
                 body |= {"stream": True, "stream_options": {"include_usage": True}}
         await session.concurrently([session.chat(step, body) for step, body in bodies.items()])
+        # What is no text may be the model's doing: small ones loop. The same request alone tells.
+        ailing = [step for step in bodies if step.startswith("free-") and _is_ailing(session.transcript, step)]
+        for step in ailing[:_SHOWN]:
+            await session.chat(f"alone-{step}", bodies[step])
+
+
+def _is_ailing(transcript: Transcript, step: str) -> bool:
+    look = reply_at(transcript, step)
+    return isinstance(look, reply.Answer) and bool(_ailment(look))
 
 
 def _shaped_alone(transcript: Transcript) -> bool:
@@ -138,7 +152,11 @@ def _alone(transcript: Transcript) -> _Alone | None:
     if not isinstance(free, reply.Answer):
         return None
     usage, asked = free.usage, number(dig(free.exchange.request, "max_tokens"))
-    seen = [_id(look) for step in ("alone-free", "alone-shaped") if (look := reply_at(transcript, step)) is not None]
+    seen = [
+        _id(look)
+        for step in ("alone-free", "alone-shaped", "alone-seeded")
+        if (look := reply_at(transcript, step)) is not None
+    ]
     return _Alone(
         answer=free,
         counts=bool(dig(free.exchange.request, "ignore_eos"))
@@ -194,7 +212,7 @@ def judge(transcript: Transcript, _: ConcurrencyIsolationParams) -> Iterator[Fin
     if not answers:
         return
     yield _own(answers, alone)
-    yield _sane(answers, alone)
+    yield _sane(transcript, answers)
     if alone.ids:
         yield _ids(answers)
 
@@ -250,18 +268,27 @@ def _wrong_prompts(answers: dict[str, reply.Answer]) -> list[tuple[str, reply.An
     return wrong
 
 
-def _sane(answers: dict[str, reply.Answer], alone: _Alone) -> Finding:
-    usual = _ailment(alone.answer)
+def _sane(transcript: Transcript, answers: dict[str, reply.Answer]) -> Finding:
     free = {step: look for step, look in answers.items() if step.startswith("free")}
-    if usual:
-        why = f"an answer alone is not text either ({usual}), so load cannot be told from it"
-        return _PART.undetermined(_SANE, why, alone.answer)
-    ailing = [(f"{step}: {sign}", look) for step, look in free.items() if (sign := _ailment(look))]
+    ailing: list[tuple[str, reply.Answer, reply.Answer]] = []
+    alike = 0
+    for step, look in free.items():
+        sign, alone = _ailment(look), reply_at(transcript, f"alone-{step}")
+        if not sign or not isinstance(alone, reply.Answer):
+            continue
+        if _ailment(alone):
+            alike += 1
+        else:
+            ailing.append((f"{step}: {sign}", look, alone))
     if ailing:
-        listed = "; ".join(what for what, _ in ailing[:_SHOWN])
-        why = f"{len(ailing)} of {len(free)} answers are no text, alone it was; {listed}"
-        return _PART.violated(_SANE, why, alone.answer, *(look for _, look in ailing), garbage=len(ailing))
-    return _PART.held(_SANE, f"0 of {len(free)} answers are garbage", *free.values(), garbage=0)
+        listed = "; ".join(what for what, _, _ in ailing[:_SHOWN])
+        why = f"{len(ailing)} of {len(free)} answers are no text, and alone the same requests are answered with text; "
+        seen = [look for _, *pair in ailing for look in pair]
+        return _PART.violated(_SANE, why + listed, *seen, garbage=len(ailing))
+    why = f"0 of {len(free)} answers are garbage"
+    if alike:
+        why = f"{alike} of {len(free)} answers are no text, and the same requests alone are none either"
+    return _PART.held(_SANE, why, *free.values(), garbage=alike)
 
 
 def _ailment(look: reply.Answer) -> str:
@@ -317,7 +344,7 @@ PROBE = Probe(
     params=ConcurrencyIsolationParams,
     drive=drive,
     judge=judge,
-    requests=18,
+    requests=19,
     prompt_tokens=1300,
     output_tokens=500,
 )

@@ -234,6 +234,26 @@ class NoSchemas(ReferenceServer):
         return None
 
 
+class NoSeeds(ReferenceServer):
+    """Refuses seeds, as one accelerator's back end does."""
+
+    def seed_of(self, body: Event) -> int | None:
+        """Refuse them."""
+        if "seed" in body:
+            raise ApiError("per-request seed is not supported here", param="seed")
+        return super().seed_of(body)
+
+
+class LoopsAnyway(_Crowd):
+    """Has a model that falls into one letter at some prompts, alone as in company."""
+
+    def candidates(self, job: Job, index: int, prompt: Sequence[int], generated: Sequence[int]) -> Any:  # noqa: ANN401
+        """Loop where a third of the prompts are."""
+        if len(prompt) > 100 and job.constraint is None:
+            return spread(encode("v")[0], 0.999, bytes(16))
+        return super().candidates(job, index, prompt, generated)
+
+
 class NoUsage(ReferenceServer):
     """Leaves usage out."""
 
@@ -279,6 +299,8 @@ HARMLESS = (
     Harmless(id="no-ignore-eos", server=NoIgnoreEos),
     Harmless(id="no-schemas", server=NoSchemas),
     Harmless(id="no-usage", server=NoUsage),
+    Harmless(id="no-seeds", server=NoSeeds),
+    Harmless(id="loops-anyway", server=LoopsAnyway),
     Harmless(id="one-id-for-all", server=OneIdForAll),
     Harmless(id="long-thought", server=LongThought, source="vllm-project/vllm#48748"),
 )
