@@ -211,6 +211,14 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="one-slot",
+        title="the server has one slot, so requests wait for each other",
+        remedy="llama.cpp: --parallel N, with N as large as the number of users at a time; the context is shared "
+        "among the slots.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(Sign(rows=("concurrency.batching",), engines=_LLAMA, fields=(("slots", "1"),)),),
+    ),
+    RootCause(
         id="more-answers-than-slots",
         title="more answers were asked for than the server has slots",
         remedy="llama.cpp: --parallel N with N at least as large as the largest n; each answer takes a slot.",
@@ -437,6 +445,30 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
                 rows=("compile.recompilation",),
                 engines=_VLLM | _SGLANG,
                 said=_said(r"shapes stalled at their first use"),
+            ),
+        ),
+    ),
+    RootCause(
+        id="response-store-off",
+        title="responses are not stored",
+        remedy="vLLM: VLLM_ENABLE_RESPONSES_API_STORE=1 in the server's environment (it keeps all in memory, and never "
+        "forgets); SGLang: --enable-response-store. Or send the whole conversation as input.",
+        source="https://docs.vllm.ai/en/latest/configuration/env_vars/",
+        signs=(
+            Sign(rows=("responses.previous",), engines=_VLLM, said=_said(r"Response with id '\S+' not found")),
+            Sign(rows=("responses.previous",), engines=_SGLANG, said=_said(r"Response store is disabled")),
+        ),
+    ),
+    RootCause(
+        id="text-format-unread",
+        title="the responses route does not read text.format",
+        remedy="Send requests with a schema to /v1/chat/completions, as response_format; the engine applies it there.",
+        source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+        signs=(
+            Sign(
+                rows=("responses.structured", "structured.responses"),
+                engines=_LLAMA,
+                statuses=frozenset({Status.IGNORED}),
             ),
         ),
     ),

@@ -116,6 +116,13 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("chat.n", S.UNSUPPORTED, "HTTP 400: “Field 'n': Value must be between 1 <= value <= 1, but got 3”"),
         LLAMA,
     ),
+    "requests wait for each other": (
+        "one-slot",
+        cell(
+            "concurrency.batching", S.UNSUPPORTED, "0 of 1 short requests passed; the server says that it has one slot"
+        ),
+        known(engine="llama.cpp", slots="1"),
+    ),
     "no embeddings": (
         "embeddings-off",
         cell("embeddings.basic", S.UNSUPPORTED, "HTTP 501: “… Start it with `--embeddings`”"),
@@ -185,6 +192,21 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         "compiled-while-serving",
         cell("compile.recompilation", S.DEGRADED, "6 of 12 shapes stalled at their first use: 48 tokens 9.6 s"),
         VLLM,
+    ),
+    "vllm forgets a response at once": (
+        "response-store-off",
+        cell("responses.previous", S.UNSUPPORTED, "refused: HTTP 404: “Response with id 'resp_b6a1' not found.”"),
+        VLLM,
+    ),
+    "sglang says that it stores nothing": (
+        "response-store-off",
+        cell("responses.previous", S.UNSUPPORTED, "refused: HTTP 400: “Response store is disabled”"),
+        SGLANG,
+    ),
+    "llama.cpp answers prose to a format": (
+        "text-format-unread",
+        cell("structured.responses", S.IGNORED, "200, and no schema in the answer: “The sea …”"),
+        LLAMA,
     ),
     "guided fields are ignored": (
         "guided-fields-renamed",
