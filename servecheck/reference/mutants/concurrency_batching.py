@@ -53,16 +53,16 @@ class ClosedBatch(ReferenceServer):
     def __init__(self, **config: Any) -> None:  # noqa: ANN401
         super().__init__(**config)
         self.inside, self.began = 0, 0.0
-        self.ended = asyncio.Event()
+        self.finished_one = asyncio.Event()
 
     async def deltas(self, job: Job) -> AsyncIterator[Delta]:
         """Wait for the end of the batch."""
         loop = asyncio.get_running_loop()
         while self.inside and loop.time() - self.began > self.window:
-            await self.ended.wait()
+            await self.finished_one.wait()
         if not self.inside:
             self.began = loop.time()
-            self.ended.clear()
+            self.finished_one.clear()
         self.inside += 1
         try:
             async for delta in super().deltas(job):
@@ -70,7 +70,7 @@ class ClosedBatch(ReferenceServer):
         finally:
             self.inside -= 1
             if not self.inside:
-                self.ended.set()
+                self.finished_one.set()
 
 
 class SharesItsTime(ReferenceServer):
