@@ -58,7 +58,7 @@ class Kept:
     def write(self, kind: str, **fields: Json) -> None:
         pass
 
-    def exchange(self, exchange: Exchange, *, endpoint: str, case: str | None) -> None:  # noqa: ARG002
+    def exchange(self, exchange: Exchange, *, endpoint: str, case: str | None) -> None:
         self.exchanges.append(exchange)
 
     def case(self, end: CaseEnd) -> None:
@@ -114,7 +114,13 @@ def two(first: type[ReferenceServer] = New, second: type[ReferenceServer] = New)
 
 @pytest.mark.parametrize(
     ("dialect", "named"),
-    [("llm-d", "inference-gateway"), ("litellm", "litellm"), ("ray-serve", "ray-serve"), ("nginx", "nginx"), ("envoy", "envoy")],
+    [
+        ("llm-d", "inference-gateway"),
+        ("litellm", "litellm"),
+        ("ray-serve", "ray-serve"),
+        ("nginx", "nginx"),
+        ("envoy", "envoy"),
+    ],
 )
 def test_a_gateway_is_recognised_and_the_engine_behind_it_too(dialect: str, named: str) -> None:
     seen = through(Gateway(two(), dialect=dialect), "health.ready")

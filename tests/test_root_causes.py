@@ -254,7 +254,9 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
     ),
     "a proxy gathers a stream": (
         "gateway-buffers",
-        cell("streaming.incremental", S.BROKEN, "1 arrivals; all come at once, as behind a proxy that gathers the reply"),
+        cell(
+            "streaming.incremental", S.BROKEN, "1 arrivals; all come at once, as behind a proxy that gathers the reply"
+        ),
         VLLM,
     ),
     "two versions answer": (
@@ -264,7 +266,11 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
     ),
     "a prefix is reused by one of two": (
         "replicas-without-prefix-routing",
-        cell("prefix_cache.reuse", S.DEGRADED, "reused at 2 of 4 tries: as where replicas have a cache each and nothing …"),
+        cell(
+            "prefix_cache.reuse",
+            S.DEGRADED,
+            "reused at 2 of 4 tries: as where replicas have a cache each and nothing …",
+        ),
         VLLM,
     ),
 }

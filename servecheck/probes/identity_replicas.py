@@ -96,7 +96,9 @@ def _behind(answered: list[Exchange]) -> str:
     counts = Counter(named for exchange in answered if (named := server_behind(exchange))[0])
     if not counts:
         return ""
-    listed = ", ".join(f"{quote(server, 40)} {count} of {len(answered)}" for (server, _), count in counts.most_common(4))
+    listed = ", ".join(
+        f"{quote(server, 40)} {count} of {len(answered)}" for (server, _), count in counts.most_common(4)
+    )
     return f"; answered by {listed} ({next(iter(counts))[1]})"
 
 

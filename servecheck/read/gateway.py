@@ -18,7 +18,7 @@ _FURTHER = (("x-litellm-attempted-retries", 0), ("x-litellm-attempted-fallbacks"
 _GIVEN_UP = re.compile(rb"LiteLLM Retried: (\d{1,4}) times")
 # https://github.com/llm-d/llm-d-router; Envoy's are in the router filter's page above.
 _DROPPED = ("x-llm-d-request-dropped-reason", "x-envoy-overloaded", "x-envoy-ratelimited")
-_SERVED_BY = ("x-gateway-destination-endpoint-served", "x-litellm-model-id", "x-litellm-model-api-base")
+_SERVED_BY = ("x-gateway-destination-endpoint-served", "x-litellm-model-api-base", "x-litellm-model-id")
 
 
 def further_attempts(exchange: Exchange) -> tuple[int, str]:
