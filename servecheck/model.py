@@ -143,6 +143,7 @@ class Route(StrEnum):
     CHAT = "chat"
     COMPLETIONS = "completions"
     RESPONSES = "responses"
+    MESSAGES = "messages"
     GENERATE = "generate"
     NONE = "none"
 

@@ -476,6 +476,30 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="response-store-off",
+        title="responses are not stored",
+        remedy="vLLM: VLLM_ENABLE_RESPONSES_API_STORE=1 in the server's environment (it keeps all in memory, and never "
+        "forgets); SGLang: --enable-response-store. Or send the whole conversation as input.",
+        source="https://docs.vllm.ai/en/latest/configuration/env_vars/",
+        signs=(
+            Sign(rows=("responses.previous",), engines=_VLLM, said=_said(r"Response with id '\S+' not found")),
+            Sign(rows=("responses.previous",), engines=_SGLANG, said=_said(r"Response store is disabled")),
+        ),
+    ),
+    RootCause(
+        id="text-format-unread",
+        title="the responses route does not read text.format",
+        remedy="Send requests with a schema to /v1/chat/completions, as response_format; the engine applies it there.",
+        source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+        signs=(
+            Sign(
+                rows=("responses.structured", "structured.responses"),
+                engines=_LLAMA,
+                statuses=frozenset({Status.IGNORED}),
+            ),
+        ),
+    ),
+    RootCause(
         id="guided-fields-renamed",
         title="the old guided_* fields are gone",
         remedy="vLLM: send structured_outputs instead; SGLang: regex, ebnf or response_format. Unknown fields are "

@@ -39,12 +39,15 @@ _KEYS = (
     "name", "arguments", "id", "type", "finish_reason", "usage", "prompt_tokens", "completion_tokens", "total_tokens",
     "prompt_tokens_details", "cached_tokens", "error", "code", "detail", "object", "created", "model", "data", "role",
     "logprobs", "max_model_len", "owned_by", "text", "token", "bytes", "logprob", "top_logprobs", "tokens",
-    "token_logprobs", "text_offset", "prompt_logprobs", "decoded_token",
+    "token_logprobs", "text_offset", "prompt_logprobs", "decoded_token", "output", "item", "item_id", "output_index",
+    "content_index", "sequence_number", "response", "part", "status", "incomplete_details", "reason", "call_id",
+    "input_tokens", "output_tokens", "content_block", "input", "partial_json", "stop_reason", "stop_sequence",
 )  # fmt: skip
 _SCALARS: tuple[Json, ...] = (
     None, True, False, 0, 1, -1, 2**70, 1.5, 1e300, "", " ", "a", "stop", "length", "tool_calls", "assistant", "400",
     "\ud800", "\x00", "{", '{"code": ', '{"code": "x"}', "```json\n{}\n```", "[DONE]", "error", "🦊" * 50,
-    "chat.completion", "chat.completion.chunk", "list", "model",
+    "chat.completion", "chat.completion.chunk", "list", "model", "response", "message", "text", "tool_use",
+    "completed", "incomplete", "failed", "function_call", "output_text", "response.completed", "message_stop",
     '{"code":' * 900 + "1" + "}" * 900, "[" * 950 + "]" * 950, "[" * 5000, "{" * 5000, '{"a":' * 5000, "1" * 5000,
 )  # fmt: skip
 _BODIES = (
@@ -176,7 +179,7 @@ class Garbage:
                 ("Content-Type", self._luck.choice(_TYPES) if self._kind != "near-stream" else _TYPES[1]),
             ),
             headers_at=0.1,
-            chunks=tuple(self._chunks(body)),
+            chunks=tuple(self._chunks(path, body)),
             ended_at=0.4,
             ending=self._luck.choice([Ending.COMPLETE] * 6 + list(Ending)),
         )
@@ -186,13 +189,17 @@ class Garbage:
     def _status(self) -> int | None:
         return 200 if self._kind.startswith("near") else self._luck.choice(_STATUS)
 
-    def _chunks(self, request: Json) -> list[Chunk]:
-        data = self._body(request)
+    def _chunks(self, path: str, request: Json) -> list[Chunk]:
+        data = self._body(path, request)
         cuts = sorted(self._luck.randrange(len(data) + 1) for _ in range(self._luck.randrange(4)))
         edges = [0, *cuts, len(data)]
         return [Chunk(0.1 + 0.01 * at, data[a:b]) for at, (a, b) in enumerate(itertools.pairwise(edges))]
 
-    def _body(self, request: Json) -> bytes:
+    def _body(self, path: str, request: Json) -> bytes:
+        if path.endswith("/responses") and self._kind.startswith("near"):
+            return self._typed(*_response(request, self._instance(request)))
+        if path.endswith("/messages") and self._kind.startswith("near"):
+            return self._typed(*_message(request, self._instance(request)))
         if self._kind == "near":
             return json.dumps(self._spoilt({**_OTHERS, **self._answer(request, "message")})).encode()
         if self._kind == "near-stream":
@@ -202,13 +209,38 @@ class Garbage:
             return self._luck.choice([*_BODIES, self._luck.randbytes(self._luck.randrange(200))])
         return json.dumps(self._value(5)).encode()
 
+    def _typed(self, whole: Json, events: Sequence[dict[str, Json]]) -> bytes:
+        """Return a right reply of a route whose events have types, a little spoilt; some events are lost or moved."""
+        if self._kind == "near":
+            return json.dumps(self._spoilt(whole)).encode()
+        kept = [self._spoilt(each) for each in events if self._luck.random() > 0.05]
+        if self._luck.random() < 0.2:
+            self._luck.shuffle(kept)
+        names = [str(dig(each, "type")).encode("ascii", "replace") for each in kept]
+        return b"".join(
+            b"event: " + name + b"\ndata: " + json.dumps(each).encode() + b"\n\n"
+            for name, each in zip(names, kept, strict=True)
+        )
+
+    def _instance(self, request: Json) -> str:
+        """Return what a schema of the request wants, or now and then something else."""
+        tool = dig(request, "tools", 0)
+        found = (
+            dig(request, "response_format", "json_schema", "schema"),
+            dig(request, "text", "format", "schema"),
+            dig(tool, "function", "parameters"),
+            dig(tool, "parameters"),
+            dig(tool, "input_schema"),
+        )
+        schema = next((each for each in found if each is not None), None)
+        if self._luck.random() < 0.3:
+            return self._luck.choice([text for text in _SCALARS if isinstance(text, str)])
+        return json.dumps({"code": dig(schema, "properties", "code", "enum", 0)})
+
     def _answer(self, request: Json, name: str) -> dict[str, Json]:
         """Return a right answer, as far as that can be had without knowing what is asked for."""
         function = dig(request, "tools", 0, "function")
-        schema = dig(request, "response_format", "json_schema", "schema") or dig(function, "parameters")
-        instance = json.dumps({"code": dig(schema, "properties", "code", "enum", 0)})
-        if self._luck.random() < 0.3:
-            instance = self._luck.choice([text for text in _SCALARS if isinstance(text, str)])
+        instance = self._instance(request)
         call: Json = {"index": 0, "id": "c", "function": {"name": dig(function, "name"), "arguments": instance}}
         message: Json = {"role": "assistant", "content": instance, "tool_calls": [call] if function else None}
         choice: Json = {
@@ -244,6 +276,57 @@ class Garbage:
 
     def _object(self, depth: int) -> dict[str, Json]:
         return {key: self._value(depth) for key in self._luck.sample(_KEYS, self._luck.randrange(9))}
+
+
+def _response(request: Json, text: str) -> tuple[Json, list[dict[str, Json]]]:
+    """Return a right response and the events that it would be streamed in."""
+    name = dig(request, "tools", 0, "name")
+    part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
+    item: dict[str, Json] = {"id": "i", "type": "message", "role": "assistant", "status": "completed"}
+    kind, field, value = "output_text", "text", "content"
+    content: Json = [part]
+    if name is not None:
+        item = {"id": "i", "type": "function_call", "call_id": "c", "name": name, "status": "completed"}
+        kind, field, value, content = "function_call_arguments", "arguments", "arguments", text
+    usage: Json = {"input_tokens": 9, "output_tokens": 9, "total_tokens": 18}
+    whole: dict[str, Json] = {"id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed"}
+    whole |= {"output": [{**item, value: content}], "usage": usage, "text": dig(request, "text")}
+    at: dict[str, Json] = {"output_index": 0, "item_id": "i", "content_index": 0}
+    events: list[dict[str, Json]] = [
+        {"type": "response.created", "response": {**whole, "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, value: "" if name else []}},
+        {"type": "response.content_part.added", **at, "part": {**part, "text": ""}},
+        {"type": f"response.{kind}.delta", **at, "delta": text[:3]},
+        {"type": f"response.{kind}.delta", **at, "delta": text[3:]},
+        {"type": f"response.{kind}.done", **at, field: text},
+        {"type": "response.content_part.done", **at, "part": part},
+        {"type": "response.output_item.done", "output_index": 0, "item": {**item, value: content}},
+        {"type": "response.completed", "response": whole},
+    ]
+    return whole, [{**event, "sequence_number": place} for place, event in enumerate(events)]
+
+
+def _message(request: Json, text: str) -> tuple[Json, list[dict[str, Json]]]:
+    """Return a right message and the events that it would be streamed in."""
+    name = dig(request, "tools", 0, "name")
+    block: dict[str, Json] = {"type": "text", "text": text}
+    start: dict[str, Json] = {"type": "text", "text": ""}
+    delta: dict[str, Json] = {"type": "text_delta", "text": text}
+    if name is not None:
+        start = {"type": "tool_use", "id": "t", "name": name, "input": {}}
+        block, delta = {**start, "input": {"code": text}}, {"type": "input_json_delta", "partial_json": text}
+    reason: dict[str, Json] = {"stop_reason": "tool_use" if name is not None else "end_turn", "stop_sequence": None}
+    usage: Json = {"input_tokens": 9, "output_tokens": 9}
+    whole: dict[str, Json] = {"id": "m", "type": "message", "role": "assistant", "model": "m", "usage": usage}
+    events: list[dict[str, Json]] = [
+        {"type": "message_start", "message": {**whole, "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": start},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": reason, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    return {**whole, "content": [block], **reason}, events
 
 
 def _driven(probe: Probe[Any], seed: int, kind: str) -> Transcript:

@@ -186,6 +186,21 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("compile.recompilation", S.DEGRADED, "6 of 12 shapes stalled at their first use: 48 tokens 9.6 s"),
         VLLM,
     ),
+    "vllm forgets a response at once": (
+        "response-store-off",
+        cell("responses.previous", S.UNSUPPORTED, "refused: HTTP 404: “Response with id 'resp_b6a1' not found.”"),
+        VLLM,
+    ),
+    "sglang says that it stores nothing": (
+        "response-store-off",
+        cell("responses.previous", S.UNSUPPORTED, "refused: HTTP 400: “Response store is disabled”"),
+        SGLANG,
+    ),
+    "llama.cpp answers prose to a format": (
+        "text-format-unread",
+        cell("structured.responses", S.IGNORED, "200, and no schema in the answer: “The sea …”"),
+        LLAMA,
+    ),
     "guided fields are ignored": (
         "guided-fields-renamed",
         cell("structured.legacy_guided", S.SUPPORTED, value="guided_json ignored"),

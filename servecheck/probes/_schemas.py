@@ -26,6 +26,7 @@ __all__ = [
     "more_room",
     "response_format",
     "schema_of",
+    "text_format",
     "thought",
     "thought_too_long",
     "with_nonce",
@@ -65,9 +66,16 @@ def response_format(schema: Json) -> dict[str, Json]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
 
 
+def text_format(schema: Json) -> dict[str, Json]:
+    """Return the ``text.format`` that asks for a schema on the responses route."""
+    return {"type": "json_schema", "name": "answer", "strict": True, "schema": schema}
+
+
 def schema_of(answer: reply.Answer) -> Json:
-    """Return the schema that an answer's own request carries."""
-    return dig(answer.exchange.request, "response_format", "json_schema", "schema")
+    """Return the schema that an answer's own request carries, as its route has it."""
+    request = answer.exchange.request
+    chat = dig(request, "response_format", "json_schema", "schema")
+    return dig(request, "text", "format", "schema") if chat is None else chat
 
 
 def thought(answer: reply.Answer) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from servecheck.model import Exchange, Transcript
-from servecheck.read import reply
+from servecheck.read import messages, reply, responses
 
 __all__ = ["answer_at", "filler", "reply_at", "sent"]
 
@@ -23,6 +23,10 @@ def reply_at(transcript: Transcript, step: str) -> reply.Reply | None:
     exchange = transcript.get(step)
     if exchange is None:
         return None
+    if exchange.url.endswith("/responses"):
+        return responses.response(exchange)
+    if exchange.url.endswith("/messages"):
+        return messages.message(exchange)
     return reply.completion(exchange) if _is_completion(exchange) else reply.chat(exchange)
 
 

@@ -11,6 +11,7 @@ from itertools import islice
 from servecheck.model import Finding, Json, Transcript
 from servecheck.probe import Session
 from servecheck.probes._findings import Part
+from servecheck.probes._steps import reply_at
 from servecheck.read import reply
 from servecheck.read.instance import fault
 from servecheck.read.markup import call_mark
@@ -20,9 +21,11 @@ __all__ = [
     "ROOM_TO_THINK",
     "SMALL_TALK",
     "Forced",
+    "block_tool",
     "calls_of",
     "code_tool",
     "fault_of",
+    "flat_tool",
     "function_of",
     "holds_whole_call",
     "imitated",
@@ -72,6 +75,22 @@ def code_tool(name: str, code: str, *, strict: bool) -> Json:
     return {"type": "function", "function": function}
 
 
+def flat_tool(name: str, code: str) -> Json:
+    """Return the same strict tool in the shape of the responses route."""
+    function = dig(code_tool(name, code, strict=True), "function")
+    return {"type": "function", **(function if isinstance(function, dict) else {})}
+
+
+def block_tool(name: str, code: str) -> Json:
+    """Return the same tool in the shape of the messages route."""
+    function = dig(code_tool(name, code, strict=False), "function")
+    return {
+        "name": name,
+        "description": dig(function, "description"),
+        "input_schema": dig(function, "parameters"),
+    }
+
+
 def named(name: str) -> Json:
     """Return the ``tool_choice`` that names a function."""
     return {"type": "function", "function": {"name": name}}
@@ -118,8 +137,11 @@ def tokens_of(answer: reply.Answer) -> str:
 
 
 def function_of(answer: reply.Answer, place: int = 0) -> Json:
-    """Return the function of a tool that the request offered."""
-    return dig(answer.exchange.request, "tools", place, "function")
+    """Return the function of a tool that the request offered, in the chat route's shape; others are flat."""
+    tool = dig(answer.exchange.request, "tools", place)
+    if not isinstance(tool, dict) or "function" in tool:
+        return dig(tool, "function")
+    return {**tool, "parameters": tool["input_schema"]} if "input_schema" in tool else tool
 
 
 def fault_of(arguments: str, schema: Json) -> str:
@@ -150,7 +172,7 @@ def last_look(transcript: Transcript, step: str) -> reply.Reply | None:
 
     More room may be refused where the context is short; that says nothing about the call, so the first look counts.
     """
-    looks = [reply.chat(seen) for name in (f"{step}-again", step) if (seen := transcript.get(name)) is not None]
+    looks = [seen for name in (f"{step}-again", step) if (seen := reply_at(transcript, name)) is not None]
     return next((look for look in looks if not isinstance(look, reply.Refusal)), looks[-1] if looks else None)
 
 

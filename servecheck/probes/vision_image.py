@@ -30,7 +30,7 @@ from servecheck.read.text import dig, garbage, number, quote
 __all__ = ["PROBE"]
 
 _PART = Part()
-_ANYWHERE = Part(route=Route.NONE)
+_ANYWHERE = Part(route=Route.MESSAGES)
 _OK = 200
 _SEEN, _PROMPT = "image-reaches-the-model", "image-makes-the-prompt-longer"
 _PIXELS, _SANE = "image-is-read-as-pixels", "answer-to-an-image-is-text"

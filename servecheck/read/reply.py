@@ -140,7 +140,7 @@ def json_body(exchange: Exchange) -> Json | Refusal | Failure:
     problem = not_answered(exchange)
     if problem:
         return problem
-    return _parse(exchange, exchange.body)
+    return parsed(exchange, exchange.body)
 
 
 def not_answered(exchange: Exchange) -> Refusal | Failure | None:
@@ -228,7 +228,7 @@ def stream_error(exchange: Exchange) -> Refusal | Failure | None:
         except ValueError:
             continue
         if error is not None:
-            return _error(exchange, error, "error event in a stream")
+            return error_reply(exchange, error, "error event in a stream")
     return None
 
 
@@ -259,12 +259,12 @@ def _reply(exchange: Exchange, text_field: str | None) -> Reply:
         return problem
     if is_stream(exchange):
         return _streamed(exchange, text_field)
-    body = _parse(exchange, exchange.body)
+    body = parsed(exchange, exchange.body)
     if isinstance(body, Failure):
         return body
     error = error_event(body)
     if error is not None and dig(body, "choices") is None:
-        return _error(exchange, error, "200 with an error body")
+        return error_reply(exchange, error, "200 with an error body")
     choices = dig(body, "choices")
     if not isinstance(choices, list):
         return Failure(exchange=exchange, what=f"no list of choices in {quote(exchange.body)}")
@@ -280,7 +280,8 @@ def _index(choice: Choice) -> int:
     return choice.index
 
 
-def _parse(exchange: Exchange, data: bytes, where: str = "reply") -> Json | Failure:
+def parsed(exchange: Exchange, data: bytes, where: str = "reply") -> Json | Failure:
+    """Return the JSON in ``data``, or the failure that it is none."""
     try:
         return parse(data)
     except ValueError as error:
@@ -297,7 +298,8 @@ def _code(error: Json) -> int | None:
     return None
 
 
-def _error(exchange: Exchange, error: Json, where: str) -> Refusal | Failure:
+def error_reply(exchange: Exchange, error: Json, where: str) -> Refusal | Failure:
+    """Return what an error object amounts to, by the code that it carries."""
     message = message_of(error) or string(error)
     code = _code(error)
     if code is not None and (400 <= code < 500 or code == NOT_IMPLEMENTED):
@@ -363,12 +365,12 @@ def _streamed(exchange: Exchange, text_field: str | None) -> Reply:
     for place, event in enumerate(stream.events):
         if event.data.strip() == sse.DONE or not event.data:
             continue
-        body = _parse(exchange, event.data, f"event {place + 1}")
+        body = parsed(exchange, event.data, f"event {place + 1}")
         if isinstance(body, Failure):
             return body
         error = error_event(body)
         if error is not None:
-            return _error(exchange, error, "error event in a stream")
+            return error_reply(exchange, error, "error event in a stream")
         usage = usage_of(body) or usage
         for choice in _list(dig(body, "choices")):
             _gather(gathered, choice, text_field)

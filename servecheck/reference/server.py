@@ -8,10 +8,10 @@ from typing import ClassVar
 from servecheck.reference import fields
 from servecheck.reference.asgi import Event, Receive, Reply, Request, Scope, Send, asgi, json_reply
 from servecheck.reference.audio import AudioRoutes
-from servecheck.reference.chat import ChatRoutes
 from servecheck.reference.completions import CompletionRoutes
 from servecheck.reference.embeddings import EmbeddingRoutes
 from servecheck.reference.fields import ApiError
+from servecheck.reference.messages import MessagesRoutes
 from servecheck.reference.speculation import speculation
 from servecheck.reference.tokens import VOCABULARY, decode, encode, render_chat, shown
 
@@ -21,7 +21,7 @@ _OPEN = frozenset({"/health", "/version", "/metrics"})
 """Paths that need no key: probes of orchestrators and scrapers have none."""
 
 
-class ReferenceServer(ChatRoutes, CompletionRoutes, EmbeddingRoutes, AudioRoutes):
+class ReferenceServer(MessagesRoutes, CompletionRoutes, EmbeddingRoutes, AudioRoutes):
     """A server whose answers are right by construction, made to be broken by subclasses.
 
     An instance is an ASGI app. Keyword arguments: ``model`` (served name), ``language`` (a reference model or its
@@ -83,7 +83,8 @@ class ReferenceServer(ChatRoutes, CompletionRoutes, EmbeddingRoutes, AudioRoutes
     ``adapter_entry``; ``drafts()``
     ========================================  =========================================================================
 
-    More routes are mixins with ``ROUTES``, as ``ChatRoutes`` is.
+    More routes are mixins with ``ROUTES``, as ``ChatRoutes`` is; ``ResponsesRoutes`` and ``MessagesRoutes`` turn their
+    requests into the chat route's and list their own hooks.
     """
 
     ROUTES: ClassVar[dict[tuple[str, str], str]] = {
@@ -126,6 +127,8 @@ class ReferenceServer(ChatRoutes, CompletionRoutes, EmbeddingRoutes, AudioRoutes
         routes = self.routes()
         if request.method == "GET" and request.path.startswith("/v1/models/"):
             return await self.reply_model(request)
+        if request.method == "GET" and request.path.startswith("/v1/responses/"):
+            return await self.reply_response(request)
         name = routes.get((request.method, request.path))
         if name is None:
             others = sorted(method for method, path in routes if path == request.path)

@@ -11,9 +11,11 @@ from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
 from servecheck.reference.constraint import AnyObject, Constraint
 from servecheck.reference.engine import Delta, Job
+from servecheck.reference.eventfaults import NoResponses
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.mutants import responses_format as shaped
 from servecheck.reference.rewriting import Rewriting, Rewritten
 from servecheck.reference.server import ReferenceServer
 
@@ -142,6 +144,22 @@ class EmptyCompletion(Rewriting):
         return ""
 
 
+class FencedOnResponses(ReferenceServer):
+    """Asks for JSON in the prompt of a response, which comes in a fence and is not the schema's."""
+
+    def response_format(self, body: Event) -> Event:
+        """Mark the format."""
+        made = super().response_format(body)
+        return {**made, "of_a_response": True} if made else made
+
+    def constraint_of(self, body: Event) -> Constraint | None:
+        """Let the model write any object, in a fence."""
+        constraint = super().constraint_of(body)
+        if constraint is None or not body.get("of_a_response"):
+            return constraint
+        return Rewritten(AnyObject(), lambda text: f"```json\n{text}\n```")
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -187,6 +205,7 @@ class SlowCompiler(ReferenceServer):
 
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _STREAMED, _COMPLETED = "schema-shapes-a-streamed-answer", "schema-shapes-a-completion"
+_RESPONDED = "schema-shapes-a-response"
 
 
 def _both(outcome: Outcome) -> tuple[tuple[str, Outcome], ...]:
@@ -216,6 +235,10 @@ MUTANTS = (
     Mutant(id="stream-refused", server=StreamRefused, trips=_both(_R)),
     Mutant(id="completion-refused", server=CompletionRefused, trips=((_STREAMED, Outcome.HELD), (_COMPLETED, _R))),
     Mutant(id="empty-completion", server=EmptyCompletion, trips=((_COMPLETED, _V),)),
+    Mutant(id="no-responses", server=NoResponses, trips=((_RESPONDED, _R), (_STREAMED, Outcome.HELD))),
+    Mutant(id="format-dropped", server=shaped.FormatDropped, trips=((_RESPONDED, _N),), source="BerriAI/litellm#15995"),
+    Mutant(id="format-refused", server=shaped.FormatRefused, trips=((_RESPONDED, _R),)),
+    Mutant(id="fenced-on-responses", server=FencedOnResponses, trips=((_RESPONDED, _V),)),
 )
 
 HARMLESS = (

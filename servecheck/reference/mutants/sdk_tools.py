@@ -32,7 +32,7 @@ class IdChanges(Changing):
     """Gives every piece of a streamed call an id of its own."""
 
     def __init__(self, **config: object) -> None:
-        super().__init__(**config)  # type: ignore[arg-type]
+        super().__init__(**config)
         self._pieces = 0
 
     def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
