@@ -54,7 +54,7 @@ def server_behind(exchange: Exchange) -> tuple[str, str]:
 
 
 def notes(exchanges: Iterable[Exchange]) -> Iterator[str]:
-    """Yield what a reader of a row must know of its replies: what failed behind a gateway that tried again is hidden."""
+    """Yield what a reader of a row must know of its replies: that a gateway tried again, and hid what failed."""
     sent = [exchange for exchange in exchanges if exchange.method == "POST" and exchange.status is not None]
     again = [where for exchange in sent if (where := further_attempts(exchange)[1])]
     if again:

@@ -20,9 +20,10 @@ _PAGE = "<html>\r\n<head><title>{0}</title></head>\r\n<body>\r\n<center><h1>{0}<
 class Dialect:
     """How a gateway shows in what it sends: headers on every reply, and its own error bodies.
 
-    ``served`` is the header that names the server behind it, ``attempts`` the one that counts attempts from
-    ``first``, ``dropped`` the one that gives the reason of a drop; empty where a gateway has none. ``errors`` is the family of
-    what it answers itself: ``detail`` (FastAPI's), ``page`` (HTML), ``nested`` (OpenAI's) or ``empty``.
+    ``served`` is the header that names the server behind it, ``attempts`` the one that counts attempts from ``first``,
+    ``dropped`` the one that gives the reason of a drop; empty where a gateway has none. ``errors`` is the family of
+    what it answers itself: ``detail`` (FastAPI's), ``page`` (HTML), ``nested`` (OpenAI's) or ``empty``. ``owner`` is
+    what it writes into the list of models, ``paths`` are those that it passes on.
     """
 
     headers: tuple[tuple[str, str], ...] = ()
