@@ -65,6 +65,8 @@ class SamplingCutoffParams(Params):
     completion_prompts: tuple[str, ...] = Field(
         default=_TEXTS, min_length=2, max_length=8, description="Texts to continue on the completions route."
     )
+    most_prompts: int = Field(default=16, ge=2, le=16, description="The most prompts that are asked on a route.")
+    completions: bool = Field(default=True, description="Whether the completions route is asked too, where it is served.")
     max_tokens: int = Field(default=8, ge=4, le=64, description="Tokens per draw; later ones meet near-ties.")
 
 
@@ -91,7 +93,9 @@ async def drive(session: Session, params: SamplingCutoffParams, _: Transcript | 
 
 
 def _prompts(params: SamplingCutoffParams, arm: _Arm) -> tuple[str, ...]:
-    return params.prompts if arm.route is Route.CHAT else params.completion_prompts
+    if arm.route is Route.CHAT:
+        return params.prompts[: params.most_prompts]
+    return params.completion_prompts[: params.most_prompts] if params.completions else ()
 
 
 def judge(transcript: Transcript, params: SamplingCutoffParams) -> Iterator[Finding]:

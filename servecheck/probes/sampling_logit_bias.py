@@ -42,6 +42,7 @@ class LogitBiasParams(Params):
 
     prompt: str = Field(default="Tell me in a few sentences what a harbour is.", description="An open question.")
     completion_prompt: str = Field(default="The harbour was busy, because", description="A text to continue.")
+    completions: bool = Field(default=True, description="Whether the completions route is asked too, where it is served.")
     max_tokens: int = Field(default=4, ge=3, le=32, description="Tokens of each answer.")
 
 
@@ -67,6 +68,8 @@ async def drive(session: Session, params: LogitBiasParams, _: Transcript | None)
         await session.chat("force", {**base, **tells, **force})
         await session.chat("force-stream", {**base, **force, "stream": True})
         await session.chat("force-alone", {**alone, **force})
+    if not params.completions:
+        return
     token = _BLIND[0] if forced is None or forced.id is None else forced.id
     text: dict[str, Json] = {"prompt": params.completion_prompt, "max_tokens": params.max_tokens, "temperature": 0}
     await session.post("completions-control", "/completions", text)

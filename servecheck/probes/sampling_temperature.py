@@ -41,6 +41,7 @@ class SamplingTemperatureParams(Params):
     max_tokens: int = Field(default=12, ge=4, le=64, description="Tokens per draw.")
     hot: int = Field(default=8, ge=4, le=64, description="Draws at temperature 2.")
     cold: int = Field(default=4, ge=3, le=64, description="Draws at temperature 0.")
+    completions: bool = Field(default=True, description="Whether the completions route is asked too, where it is served.")
 
 
 async def drive(session: Session, params: SamplingTemperatureParams, _: Transcript | None) -> None:
@@ -53,6 +54,8 @@ async def drive(session: Session, params: SamplingTemperatureParams, _: Transcri
         await session.chat(f"hot-{draw}", {**base, "temperature": 2})
     for draw in range(_FEW):
         await session.chat(f"stream-hot-{draw}", {**base, "temperature": 2, "stream": True})
+    if not params.completions:
+        return
     text: dict[str, Json] = {"prompt": params.completion_prompt, "max_tokens": params.max_tokens, "top_p": 1}
     for draw in range(2):
         await session.post(f"completions-cold-{draw}", "/completions", {**text, "temperature": 0})

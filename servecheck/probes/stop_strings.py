@@ -64,6 +64,7 @@ class StopStringsParams(Params):
         default="Repeat: one two three four five six seven eight nine ten.",
         description="The user's message that makes the server say short common words.",
     )
+    completions: bool = Field(default=True, description="Whether the completions route is asked too, where it is served.")
     max_tokens: int = Field(default=64, ge=16, le=4096, description="Room for each answer.")
     thinking_tokens: int = Field(
         default=1024, ge=64, le=8192, description="Room where a reasoning model spent all of it on thinking."
@@ -141,7 +142,7 @@ _ARMS = (
 
 async def drive(session: Session, params: StopStringsParams, _: Transcript | None) -> None:
     """Greedy twice for each prompt, then every stop string; once more where the text went another way."""
-    for arm in _ARMS:
+    for arm in _arms(params):
         chat = arm.route is Route.CHAT
         path = "/chat/completions" if chat else "/completions"
         body: dict[str, Json] = {"max_tokens": params.max_tokens, "temperature": 0, "top_p": 1}
@@ -163,6 +164,10 @@ async def drive(session: Session, params: StopStringsParams, _: Transcript | Non
                     await session.post(f"{step}-again", path, asked)
 
 
+def _arms(params: StopStringsParams) -> tuple[_Arm, ...]:
+    return tuple(arm for arm in _ARMS if params.completions or arm.route is Route.CHAT)
+
+
 def _all_thought(answer: reply.Reply) -> bool:
     return isinstance(answer, reply.Answer) and not answer.text.strip() and answer.finish == "length"
 
@@ -181,11 +186,11 @@ def _wandered(transcript: Transcript, arm: _Arm, cut: Cut, step: str) -> bool:
     return answer.text[:shorter] != control.text[:shorter]
 
 
-def judge(transcript: Transcript, _: StopStringsParams) -> Iterator[Finding]:
+def judge(transcript: Transcript, params: StopStringsParams) -> Iterator[Finding]:
     """Judge each cut against the control's text before it."""
     for route in (Route.CHAT, Route.COMPLETIONS):
         answered: list[_Arm] = []
-        for arm in _ARMS:
+        for arm in _arms(params):
             if arm.route is not route:
                 continue
             control, part = reply_at(transcript, arm.control), Part(route=route)

@@ -51,6 +51,7 @@ class StreamingUsageParams(Params):
         default="Once upon a time, in a small village by the sea, there was a", description="The text to complete."
     )
     max_tokens: int = Field(default=24, ge=8, le=4096, description="Room for each answer; most run into it.")
+    completions: bool = Field(default=True, description="Whether the completions route is asked too, where it is served.")
 
 
 async def drive(session: Session, params: StreamingUsageParams, _: Transcript | None) -> None:
@@ -64,6 +65,8 @@ async def drive(session: Session, params: StreamingUsageParams, _: Transcript | 
         await session.chat(name, {**chat, **more})
     await session.chat("whole, two choices", {**chat, **_TWO})
     await session.chat("stream, two choices", {**chat, **_TWO, **_ASKED})
+    if not params.completions:
+        return
     await session.post("whole, completion", "/completions", text)
     await session.post("stream, completion", "/completions", {**text, **_ASKED})
 
