@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from servecheck import features
 from servecheck.errors import NothingSelected, UnknownName
+from servecheck.identify import fits
 from servecheck.model import Endpoint, Feature, Kind, Risk, SkipCode
-from servecheck.probe import Params, Probe
+from servecheck.probe import Cost, Params, Probe
 from servecheck.scenario import Scenario
 from servecheck.workload import Planned, Workload, fill_in
 
@@ -117,6 +118,7 @@ def with_traffic(scenarios: Sequence[Scenario], prompts: Sequence[tuple[int, int
 
 _OWN_REQUESTS = 10  # eight to get to know the server, a canary, one JSON object; five more where no engine shows
 _CANARY_EVERY = 25  # cases
+_OTHER_KINDS = frozenset({"embeddings", "rerank", "images", "audio"})
 _RISK_ORDER = {Risk.SAFE: 0, Risk.LOAD: 1, Risk.DANGEROUS: 2}
 
 
@@ -166,7 +168,10 @@ def make(
         scenarios=tuple(chosen),
         skips=tuple(skips.values()),
         settings=settings,
-        estimate=_estimate(chosen, probes, settings),
+        estimate=max(
+            (_estimate(chosen, probes, settings, endpoint.kind or "chat") for endpoint in endpoints),
+            key=lambda each: each.requests,
+        ),
         workload=_chosen(planned, chosen),
     )
 
@@ -216,20 +221,39 @@ def _nothing(globs: Collection[str], suite: Suite) -> str:
     return f"nothing to run: {named or 'the suite ' + suite.name} selects no scenario; see `servecheck list scenarios`"
 
 
-def _estimate(chosen: Sequence[Scenario], probes: Mapping[str, Probe[Params]], settings: Settings) -> Estimate:
-    trials = [settings.trials or scenario.trials or 1 for scenario in chosen]
-    used = [probes[scenario.probe].of(scenario.params) for scenario in chosen]
+def _estimate(
+    chosen: Sequence[Scenario], probes: Mapping[str, Probe[Params]], settings: Settings, kind: str = "chat"
+) -> Estimate:
+    """Return what one endpoint of a kind is asked for: nothing in rows that are not for it."""
+    total = Cost(requests=_OWN_REQUESTS)
+    cases = 0
+    for scenario in chosen:
+        used = _cost(scenario, probes[scenario.probe], kind)
+        count = settings.trials or scenario.trials or 1
+        cases += count if used.requests else 0
+        total = Cost(
+            requests=total.requests + used.requests * count,
+            prompt_tokens=total.prompt_tokens + used.prompt_tokens * count,
+            output_tokens=total.output_tokens + used.output_tokens * count,
+        )
     return Estimate(
-        requests=_OWN_REQUESTS
-        + sum(trials) // _CANARY_EVERY
-        + sum(cost.requests * count for cost, count in zip(used, trials, strict=True)),
-        prompt_tokens=sum(cost.prompt_tokens * count for cost, count in zip(used, trials, strict=True)),
-        output_tokens=sum(cost.output_tokens * count for cost, count in zip(used, trials, strict=True)),
+        requests=total.requests + cases // _CANARY_EVERY,
+        prompt_tokens=total.prompt_tokens,
+        output_tokens=total.output_tokens,
     )
 
 
+def _cost(scenario: Scenario, probe: Probe[Params], kind: str) -> Cost:
+    if not fits(scenario.feature, kind)[0]:
+        return Cost(requests=0)
+    used = probe.of(scenario.params)
+    if kind == "chat" and scenario.feature.partition(".")[0] in _OTHER_KINDS:
+        return Cost(requests=min(used.requests, 1))  # a server that chats says no to the first one
+    return Cost(requests=used.requests, prompt_tokens=used.prompt_tokens, output_tokens=used.output_tokens)
+
+
 def of_suite(
-    suite: Suite, scenarios: Sequence[Scenario], probes: Mapping[str, Probe[Params]]
+    suite: Suite, scenarios: Sequence[Scenario], probes: Mapping[str, Probe[Params]], *, kind: str = "chat"
 ) -> tuple[tuple[Scenario, ...], Estimate]:
     """Return the scenarios that a suite runs without ``--allow`` and a workload, and what one look at each costs."""
     mine = tuple(
@@ -237,4 +261,4 @@ def of_suite(
         for each in scenarios
         if suite.has(each) and probes[each.probe].risk in suite.risks and not probes[each.probe].per_item
     )
-    return mine, _estimate(mine, probes, Settings())
+    return mine, _estimate(mine, probes, Settings(), kind)

@@ -22,7 +22,7 @@ from typing import Literal
 from pydantic import Field
 
 from servecheck.model import Check, Ending, Exchange, Finding, Json, Level, Mode, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply, sse
 from servecheck.read.text import dig, parse, quote, string
@@ -253,6 +253,14 @@ def _echo(exchange: Exchange) -> str:
     return f"; its model is {'the name that was asked for' if said == asked else quote(said, 40)}"
 
 
+def cost(params: BadRequestsParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    bad = [step for step in _steps(params.fault) if params.streamed or step.startswith("plain")]
+    modes = len({step.partition("/")[0] for step in bad})
+    good = 1 + (len(bad) if params.good_after == "each" else modes)
+    return Cost(requests=len(bad) + good, prompt_tokens=20 * good, output_tokens=2 * good)
+
+
 PROBE = Probe(
     id="bad_requests",
     doc=__doc__ or "",
@@ -291,7 +299,5 @@ PROBE = Probe(
     params=BadRequestsParams,
     drive=drive,
     judge=judge,
-    requests=14,
-    prompt_tokens=250,
-    output_tokens=40,
+    cost=cost,
 )

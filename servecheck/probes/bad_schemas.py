@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from servecheck.model import Check, Ending, Exchange, Finding, Json, Level, Mode, Outcome, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._dialects import Dialect, dialects, word_in, word_of
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
@@ -66,7 +66,8 @@ class BadSchemasParams(Params):
         default="each", description="Whether a good request follows each bad one, or the last of each mode."
     )
     streamed: Literal["all", "some"] = Field(
-        default="all", description="Whether all bad schemas are streamed too, or one that cannot be read and one that can."
+        default="all",
+        description="Whether all bad schemas are streamed too, or one that cannot be read and one that can.",
     )
     grammar: bool = Field(default=True, description="Whether a bad grammar is tried too.")
     max_tokens: int = Field(default=96, ge=16, le=4096, description="Room for an answer under the good schema.")
@@ -256,6 +257,17 @@ def _judge_grammar(part: Part, transcript: Transcript) -> Iterator[Finding]:
             yield part.violated(_SERVED, hurt[0], exchange)
 
 
+def cost(params: BadSchemasParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    streamed = len(_SOME) if params.streamed == "some" else len(_VALUES) + 1
+    bad = len(_VALUES) + 1 + streamed
+    good = bad if params.good_after == "each" else 2
+    requests = 3 + bad + good + (3 if params.grammar else 0)
+    return Cost(
+        requests=requests, prompt_tokens=135 + 20 * good + (65 if params.grammar else 0), output_tokens=50 + good
+    )
+
+
 PROBE = Probe(
     id="bad_schemas",
     doc=__doc__ or "",
@@ -306,7 +318,5 @@ PROBE = Probe(
     params=BadSchemasParams,
     drive=drive,
     judge=judge,
-    requests=30,
-    prompt_tokens=900,
-    output_tokens=250,
+    cost=cost,
 )

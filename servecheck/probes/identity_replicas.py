@@ -117,6 +117,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=20,
-    prompt_tokens=300,
+    prompt_tokens=440,
     output_tokens=20,
 )

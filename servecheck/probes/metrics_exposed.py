@@ -291,7 +291,7 @@ PROBE = Probe(
     params=MetricsExposedParams,
     drive=drive,
     judge=judge,
-    requests=4,
-    prompt_tokens=64,
-    output_tokens=40,
+    requests=5,
+    prompt_tokens=50,
+    output_tokens=11,
 )

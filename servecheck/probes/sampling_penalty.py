@@ -23,7 +23,7 @@ from typing import Literal
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.read import reply
@@ -59,7 +59,9 @@ class SamplingPenaltyParams(Params):
         default="The sea is wide, and the ships on the sea", description="A text to continue."
     )
     most_prompts: int = Field(default=8, ge=2, le=8, description="The most prompts that are asked.")
-    completions: bool = Field(default=True, description="Whether the completions route is asked too, where it is served.")
+    completions: bool = Field(
+        default=True, description="Whether the completions route is asked too, where it is served."
+    )
     max_tokens: int = Field(default=48, ge=24, le=256, description="Tokens of each answer.")
 
 
@@ -314,6 +316,14 @@ def _repeats(text: str) -> int:
     return len(words) - len(set(words))
 
 
+def cost(params: SamplingPenaltyParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    prompts = len(_asked(params))
+    requests = (_CONTROLS + 1) * prompts + 1 + (3 if params.completions else 0)
+    tokens = 35 * ((_CONTROLS + 1) * prompts + 1) + (30 if params.completions else 0)
+    return Cost(requests=requests, prompt_tokens=tokens, output_tokens=requests * params.max_tokens)
+
+
 PROBE = Probe(
     id="sampling_penalty",
     doc=__doc__ or "",
@@ -328,7 +338,5 @@ PROBE = Probe(
     params=SamplingPenaltyParams,
     drive=drive,
     judge=judge,
-    requests=16,
-    prompt_tokens=700,
-    output_tokens=768,
+    cost=cost,
 )

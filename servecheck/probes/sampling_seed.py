@@ -42,7 +42,6 @@ class SamplingSeedParams(Params):
         default="The harbour was busy that morning, because", description="The prompt on the completions route."
     )
     max_tokens: int = Field(default=24, ge=8, le=512, description="Tokens per draw; 16 told seeds apart in 18 of 18.")
-    completions: bool = Field(default=True, description="Whether the completions route is asked too, where it is served.")
     temperature: float = Field(default=1.0, gt=0, le=2, description="Temperature of the first round of draws.")
 
 
@@ -59,8 +58,6 @@ async def drive(session: Session, params: SamplingSeedParams, _: Transcript | No
         return
     for step in ("stream-1", "stream-2"):
         await _draw(session, params, step, temperature, seed=11, stream=True)
-    if not params.completions:
-        return
     text: dict[str, Json] = {"prompt": params.completion_prompt, "max_tokens": params.max_tokens}
     for step, seed in (("warm-up", 13), ("1", 11), ("2", 11), ("other", 12)):
         body: dict[str, Json] = {**text, "temperature": temperature, "seed": seed}
@@ -180,6 +177,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=12,
-    prompt_tokens=360,
-    output_tokens=288,
+    prompt_tokens=280,
+    output_tokens=290,
 )

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Route, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.read import reply
@@ -64,7 +64,9 @@ class StopStringsParams(Params):
         default="Repeat: one two three four five six seven eight nine ten.",
         description="The user's message that makes the server say short common words.",
     )
-    completions: bool = Field(default=True, description="Whether the completions route is asked too, where it is served.")
+    completions: bool = Field(
+        default=True, description="Whether the completions route is asked too, where it is served."
+    )
     max_tokens: int = Field(default=64, ge=16, le=4096, description="Room for each answer.")
     thinking_tokens: int = Field(
         default=1024, ge=64, le=8192, description="Room where a reasoning model spent all of it on thinking."
@@ -274,6 +276,13 @@ def _goes_on(text: str, whole: str, cut: Cut) -> bool:
     return text == whole or (len(text) > after and text.startswith(whole[: after + _SAME]))
 
 
+def cost(params: StopStringsParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    if params.completions:
+        return Cost(requests=18, prompt_tokens=690, output_tokens=340)
+    return Cost(requests=14, prompt_tokens=650, output_tokens=235)
+
+
 PROBE = Probe(
     id="stop_strings",
     doc=__doc__ or "",
@@ -300,7 +309,5 @@ PROBE = Probe(
     params=StopStringsParams,
     drive=drive,
     judge=judge,
-    requests=18,
-    prompt_tokens=560,
-    output_tokens=560,
+    cost=cost,
 )

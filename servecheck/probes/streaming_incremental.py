@@ -206,7 +206,7 @@ PROBE = Probe(
     params=StreamingIncrementalParams,
     drive=drive,
     judge=judge,
-    requests=2,
-    prompt_tokens=60,
-    output_tokens=96,
+    requests=1,
+    prompt_tokens=40,
+    output_tokens=60,
 )

@@ -294,7 +294,7 @@ PROBE = Probe(
     params=ToolsParallelParams,
     drive=drive,
     judge=judge,
-    requests=6,
-    prompt_tokens=2000,
-    output_tokens=700,
+    requests=3,
+    prompt_tokens=1020,
+    output_tokens=270,
 )
