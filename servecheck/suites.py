@@ -12,8 +12,8 @@ from servecheck.scenario import Scenario
 __all__ = ["COST_IS", "cost_in_words", "dearest", "scenario_rows", "suite_rows"]
 
 COST_IS = (
-    "One look at each scenario, on a healthy endpoint that chats and has every feature. A second and a third look where "
-    "something does not hold come on top. Tokens are as the reference server counts them."
+    "One look at each scenario, on a healthy endpoint that chats and has every feature. A second and a third look, "
+    "where something does not hold, come on top. Tokens are as the reference server counts them."
 )
 """What the costs of suites and scenarios are the costs of."""
 

@@ -106,7 +106,6 @@ def told_and_sent(name: str, kind: str) -> tuple[Estimate, Estimate]:
     _, told = of_suite(SUITES[name], mine, PROBES, kind=kind)
     counted = [each for step, each in sent.items() if step in {"", *(one.id for one in mine)}]
     requests, prompt, output = (sum(column) for column in zip(*counted, strict=True))
-    print(name, kind, told, (requests, prompt, output))
     return told, Estimate(requests=requests, prompt_tokens=prompt, output_tokens=output)
 
 
@@ -124,6 +123,17 @@ def test_every_core_row_that_is_safe_is_in_the_default_suite() -> None:
     safe = {each.feature for each in BUILTIN if PROBES[each.probe].risk is Risk.SAFE}
     mine, _ = of_suite(SUITES["standard"], BUILTIN, PROBES)
     assert {row.id for row in features.FEATURES if row.core and row.id in safe} <= {each.feature for each in mine}
+
+
+def test_an_extended_row_that_costs_next_to_nothing_is_in_the_default_suite() -> None:
+    stood_for = {"reasoning.structured", "reasoning.toggle", "sdk.responses"}  # by reasoning.split, responses.basic
+    mine, _ = of_suite(SUITES["standard"], BUILTIN, PROBES)
+    cheap = {
+        each.feature
+        for each in of_suite(SUITES["full"], BUILTIN, PROBES)[0]
+        if PROBES[each.probe].of(each.params).requests <= 3
+    }
+    assert cheap - {each.feature for each in mine} == stood_for
 
 
 def test_the_suites_are_one_within_the_other() -> None:
