@@ -42,8 +42,8 @@ SUITES = {
         Suite(name="demo", about="what `servecheck demo` shows in minutes: the scenarios tagged demo", tag="demo"),
         Suite(
             name="standard",
-            about="every core row, and extended rows that are cheap or break often, at most 400 requests, 40k generated "
-            "and 200k prompt tokens, nothing of risk load; the default",
+            about="every core row, and extended rows that are cheap or break often; at most 400 requests, 40k "
+            "generated and 200k prompt tokens, nothing of risk load; the default",
             without=FULL_ONLY,
         ),
         Suite(name="full", about="every safe scenario, and those of the risks that --allow names"),
