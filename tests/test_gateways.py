@@ -171,6 +171,19 @@ def test_a_client_that_stays_with_one_replica_sees_one_version() -> None:
     assert seen.fingerprint.value("session_affinity") == "x-session-token"
 
 
+def test_a_prefix_that_each_replica_caches_for_itself_is_told_as_a_share() -> None:
+    seen = through(Gateway(two()), "prefix_cache.reuse")
+    cell = seen.cells["prefix_cache.reuse"]
+    assert cell.status is Status.DEGRADED
+    assert "reused at 3 of 4 tries" in cell.reason
+    assert seen.causes == {"prefix_cache.reuse": "replicas-without-prefix-routing"}
+
+
+def test_a_client_that_stays_with_one_replica_finds_its_prefix_again() -> None:
+    seen = through(Gateway(two(), affinity=True), "prefix_cache.reuse", headers=(("x-session-token", "0"),))
+    assert seen.cells["prefix_cache.reuse"].status is Status.SUPPORTED
+
+
 # --------------------------------------------------------------------------- buffering
 
 

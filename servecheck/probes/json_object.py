@@ -157,5 +157,5 @@ PROBE = Probe(
     judge=judge,
     requests=7,
     prompt_tokens=320,
-    output_tokens=120,
+    output_tokens=140,
 )
