@@ -833,16 +833,16 @@ def list_features(form: Form = "text", as_json: Json_ = False) -> None:
 
 @lists.command("probes")
 def list_probes(form: Form = "text", as_json: Json_ = False) -> None:
-    """Every probe, with its checks and its cost per trial."""
+    """Every probe, with its checks and what a trial of its dearest scenario costs."""
+    from servecheck import suites
+
     rows = [
         {
             "id": probe.id,
             "title": probe.doc.strip().splitlines()[0],
             "risk": probe.risk.value,
             "checks": [check.id for check in probe.checks],
-            "requests": probe.requests,
-            "prompt_tokens": probe.prompt_tokens,
-            "output_tokens": probe.output_tokens,
+            **suites.dearest(probe, _scenarios(None)),
         }
         for probe in _probes().values()
     ]
@@ -851,19 +851,31 @@ def list_probes(form: Form = "text", as_json: Json_ = False) -> None:
 
 @lists.command("scenarios")
 def list_scenarios(form: Form = "text", as_json: Json_ = False) -> None:
-    """The built-in scenarios."""
-    rows = [
-        {
-            "id": scenario.id,
-            "title": scenario.title,
-            "feature": scenario.feature,
-            "probe": scenario.probe,
-            "tags": list(scenario.tags),
-            "trials": scenario.trials,
-        }
-        for scenario in _scenarios(None)
-    ]
-    _listed(rows, lambda row: f"{row['id']:30} {row['feature']:34} {row['title']}", form, as_json)
+    """The built-in scenarios, with their suites and what one look costs."""
+    from servecheck import suites
+
+    def line(row: dict[str, Any]) -> str:
+        cost = f"{row['requests']}/{row['prompt_tokens']}/{row['output_tokens']}"
+        return f"{row['id']:44} {row['feature']:30} {cost:>15}  {' '.join(row['suites']) or row['risk']}"
+
+    _listed(suites.scenario_rows(_scenarios(None), _probes()), line, form, as_json)
+    if not as_json and form == "text":
+        typer.echo("\nCosts are requests/prompt tokens/generated tokens. By suite:\n")
+        list_suites()
+
+
+@lists.command("suites")
+def list_suites(form: Form = "text", as_json: Json_ = False) -> None:
+    """What --suite takes, and what each costs."""
+    from servecheck import suites
+
+    def line(row: dict[str, Any]) -> str:
+        size = f"{row['features']} rows, {row['scenarios']} scenarios"
+        return f"{row['id']:10} {size:26} {suites.cost_in_words(row)}: {row['about']}"
+
+    _listed(suites.suite_rows(_scenarios(None), _probes()), line, form, as_json)
+    if not as_json and form == "text":
+        typer.echo(f"\n{suites.COST_IS}")
 
 
 @lists.command("profiles")
