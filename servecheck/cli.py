@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # imported where they are used, so that --help does not wait 
     from types import TracebackType
 
     from servecheck.budget import Budget
+    from servecheck.declared import Matrix
     from servecheck.expectations import Expectation
     from servecheck.plan import Plan, Settings
     from servecheck.probe import Params, Probe
@@ -114,6 +115,10 @@ ProfileName = Annotated[
 ExpectFile = Annotated[
     Path | None, typer.Option("--expect", help="Known deviations (servecheck expect writes them); exit code only.")
 ]
+Declared = Annotated[
+    list[str] | None,
+    typer.Option("--declared", help="NAME=FILE-or-URL: a support matrix, tpu-inference's CSV or your YAML, beside it."),
+]
 HistoryFile = Annotated[
     Path | None, typer.Option("--history", help="A file that keeps the runs; the report says what changed.")
 ]
@@ -181,6 +186,7 @@ def run(
     scenario: ScenarioPath = None,
     profile: ProfileName = None,
     expect: ExpectFile = None,
+    declared: Declared = None,
     history: HistoryFile = None,
     workload: WorkloadFile = None,
     trials: Trials = None,
@@ -230,8 +236,10 @@ def run(
         if needs is not None and not feature and not _given(context, "suite"):
             feature = [*needs.rows, *(limit.row for limit in needs.limits), "identity.*", "quantization.identity"]
         plan = _plan(found, settings, feature, scenario, workload, traffic)
+        _say_formats(plan, quiet=quiet or as_json)
         _say_workload(plan, quiet=quiet or as_json or dry_run)
     _of_this_run(framed, [each.name for each in plan.endpoints])
+    matrices = _matrices(declared, {each.name: each.model for each in plan.endpoints})
     if dry_run:
         _print_plan(plan)
         return
@@ -247,6 +255,7 @@ def run(
         profile=needs,
         expected=expected or (),
         history=history,
+        matrices=matrices or (),
         framing=framed,
     )
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
@@ -411,6 +420,36 @@ def _plan(
     )
 
 
+def _say_formats(plan: Plan, *, quiet: bool) -> None:
+    """Say what is known of the formats of weights before anything is sent: a server that cannot load them is none."""
+    from servecheck import formats
+
+    for endpoint in plan.endpoints:
+        for line in formats.before(endpoint):
+            _say(f"warning: {line}", quiet=quiet)
+
+
+def _served(folder: Path) -> dict[str, str | None]:
+    from servecheck.store import RunReader
+
+    return {endpoint.name: endpoint.model for endpoint, _ in RunReader(folder).endpoints()}
+
+
+def _matrices(given: Sequence[str] | None, models: Mapping[str, str | None]) -> Sequence[Matrix] | None:
+    """Return the support matrices that are given, read or fetched; ``models`` is what each endpoint serves."""
+    if not given:
+        return None
+    from servecheck import declared, features
+    from servecheck.wire.github import fetch_file
+
+    return [
+        declared.read(
+            name, place, features=features.BY_ID, model=models[name], fetch=lambda url: asyncio.run(fetch_file(url))
+        )
+        for name, place in declared.requested(given, [*models])
+    ]
+
+
 def _say_workload(plan: Plan, *, quiet: bool) -> None:
     if plan.workload is not None:
         for line in plan.workload.lines():
@@ -495,6 +534,7 @@ def _carry_out(
     expected: Sequence[Expectation] = (),
     history: Path | None = None,
     framing: Framing | None = None,
+    matrices: Sequence[Matrix] = (),
 ) -> RunReport:
     from servecheck import run as runs
     from servecheck.history import History, previous_of
@@ -527,6 +567,7 @@ def _carry_out(
                 expected=expected,
                 previous=previous,
                 framing=framing,
+                matrices=matrices,
             )
         )
         done = True
@@ -599,6 +640,7 @@ def judge(
     folder: RunFolder,
     profile: ProfileName = None,
     expect: ExpectFile = None,
+    declared: Declared = None,
     title: Title = None,
     context_file: Context_ = None,
     bench: Bench = None,
@@ -612,8 +654,10 @@ def judge(
     from servecheck.wire.curl import render
 
     _fail_on(fail_on)
+    matrices = _matrices(declared, _served(folder)) if declared else None
     framed = _framing(title, context_file, bench, redact_bodies)
-    report = _framed(read_back(folder, _probes(), profile=_profile(profile), expected=_expected(expect)), framed)
+    found = read_back(folder, _probes(), profile=_profile(profile), expected=_expected(expect), matrices=matrices)
+    report = _framed(found, framed)
     write_all(report, folder, render)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
@@ -752,6 +796,37 @@ def report(
 
 
 @app.command()
+def issues(
+    folder: Annotated[Path | None, typer.Argument(help="A run folder: its engines, stacks, models and rows.")] = None,
+    repo: Annotated[
+        list[str] | None, typer.Option("--repo", help="OWNER/NAME, instead of those of the engine.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model's id; its name is a guess.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="The model's config.json, which says it.")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="vllm, sglang and the like.")] = None,
+    stack: Annotated[str | None, typer.Option("--stack", help="tpu-inference, torchtpu or sgl-jax.")] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", help="An export by gh issue list --json; nothing is asked.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Find open upstream issues that touch a model's architecture or a row that fails. Asks GitHub; GITHUB_TOKEN."""
+    from servecheck.upstream import Wanted, find
+
+    report = None
+    if folder is not None:
+        from servecheck.run import read_back
+
+        report = read_back(folder, _probes())
+    wanted = Wanted(
+        report=report, repositories=tuple(repo or ()), model=model, config=config, engine=engine, stack=stack
+    )
+    found = find(wanted, from_file=from_file, environ=os.environ)
+    typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False) if as_json else found.told())
+    raise typer.Exit(EXIT_COULD_NOT_TELL if found.looked.not_asked else 0)
+
+
+@app.command()
 def recompiles(
     server_log: Annotated[
         Path, typer.Option("--server-log", help="The server's own log, plain or gzip; - is the standard input.")
@@ -813,16 +888,16 @@ def list_features(form: Form = "text", as_json: Json_ = False) -> None:
 
 @lists.command("probes")
 def list_probes(form: Form = "text", as_json: Json_ = False) -> None:
-    """Every probe, with its checks and its cost per trial."""
+    """Every probe, with its checks and what a trial of its dearest scenario costs."""
+    from servecheck import suites
+
     rows = [
         {
             "id": probe.id,
             "title": probe.doc.strip().splitlines()[0],
             "risk": probe.risk.value,
             "checks": [check.id for check in probe.checks],
-            "requests": probe.requests,
-            "prompt_tokens": probe.prompt_tokens,
-            "output_tokens": probe.output_tokens,
+            **suites.dearest(probe, _scenarios(None)),
         }
         for probe in _probes().values()
     ]
@@ -831,19 +906,31 @@ def list_probes(form: Form = "text", as_json: Json_ = False) -> None:
 
 @lists.command("scenarios")
 def list_scenarios(form: Form = "text", as_json: Json_ = False) -> None:
-    """The built-in scenarios."""
-    rows = [
-        {
-            "id": scenario.id,
-            "title": scenario.title,
-            "feature": scenario.feature,
-            "probe": scenario.probe,
-            "tags": list(scenario.tags),
-            "trials": scenario.trials,
-        }
-        for scenario in _scenarios(None)
-    ]
-    _listed(rows, lambda row: f"{row['id']:30} {row['feature']:34} {row['title']}", form, as_json)
+    """The built-in scenarios, with their suites and what one look costs."""
+    from servecheck import suites
+
+    def line(row: dict[str, Any]) -> str:
+        cost = f"{row['requests']}/{row['prompt_tokens']}/{row['output_tokens']}"
+        return f"{row['id']:44} {row['feature']:30} {cost:>15}  {' '.join(row['suites']) or row['risk']}"
+
+    _listed(suites.scenario_rows(_scenarios(None), _probes()), line, form, as_json)
+    if not as_json and form == "text":
+        typer.echo("\nCosts are requests/prompt tokens/generated tokens. By suite:\n")
+        list_suites()
+
+
+@lists.command("suites")
+def list_suites(form: Form = "text", as_json: Json_ = False) -> None:
+    """What --suite takes, and what each costs."""
+    from servecheck import suites
+
+    def line(row: dict[str, Any]) -> str:
+        size = f"{row['features']} rows, {row['scenarios']} scenarios"
+        return f"{row['id']:10} {size:26} {suites.cost_in_words(row)}: {row['about']}"
+
+    _listed(suites.suite_rows(_scenarios(None), _probes()), line, form, as_json)
+    if not as_json and form == "text":
+        typer.echo(f"\n{suites.COST_IS}")
 
 
 @lists.command("profiles")
@@ -914,12 +1001,17 @@ def _explain_row(feature: str) -> None:
 
 @app.command()
 def schema(
-    name: Annotated[str, typer.Argument(help="scenario, results, endpoints, expectations, profile or workload.")],
+    name: Annotated[
+        str, typer.Argument(help="scenario, results, endpoints, expectations, profile, workload or declared.")
+    ],
 ) -> None:
     """Print a published JSON Schema."""
     from importlib.resources import files
 
-    names = ("scenario", "results", "endpoints", "expectations", "profile", "workload")
+    names = (
+        *("scenario", "results", "endpoints", "expectations", "profile", "workload"),
+        *("declared", "known-issues", "formats"),
+    )
     if name not in names:
         raise UnknownName("schema", name, names)
     typer.echo(files("servecheck.schema").joinpath(f"{name}.v1.json").read_text("utf-8"), nl=False)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from servecheck import __version__, expectations, profiles
+from servecheck import __version__, declared, expectations, profiles
 from servecheck.errors import StoreError, UnknownName, UsageError
 from servecheck.expectations import Expectation
 from servecheck.model import Endpoint, Json, SkipCode
@@ -153,6 +153,7 @@ def _header(sides: tuple[_Side, _Side], command: list[str]) -> dict[str, Json]:
         "endpoints": [_renamed(to_json(side.endpoint), side, reference=side is sides[0]) for side in sides],
         "scenarios": scenarios,
         "skips": skips,
+        "declared": to_json(declared.as_header(each for side in sides for each in _matrices(side))),
         "joined": [
             {"endpoint": side.name, "run": side.reader.header.get("id"), "folder": side.reader.folder.name}
             | {name: side.reader.header.get(name) for name in _RECORDING}
@@ -160,6 +161,13 @@ def _header(sides: tuple[_Side, _Side], command: list[str]) -> dict[str, Json]:
             for side in sides
         ],
     }
+
+
+def _matrices(side: _Side) -> Iterator[declared.Matrix]:
+    """Yield what the endpoint that takes part was declared to support, under the name that it has here."""
+    for each in declared.from_header(side.reader.header.get("declared"), {side.endpoint.name: side.name}):
+        if each.endpoint == side.name:
+            yield each
 
 
 def _scenarios(sides: tuple[_Side, _Side]) -> tuple[list[Json], list[Json]]:

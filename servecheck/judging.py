@@ -25,7 +25,7 @@ from servecheck.model import (
     Trial,
 )
 from servecheck.probe import Params, Probe
-from servecheck.read import reply
+from servecheck.read import gateway, reply
 from servecheck.read.text import seconds
 from servecheck.scenario import Scenario
 from servecheck.verdict import MEASURED, trial_status
@@ -78,7 +78,7 @@ def judge(
     fault = None if alone else _fault_before(canaries)
     sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
     if sick is None:
-        fault = fault or _fault_within(transcript, canaries)
+        fault = fault or _fault_within(transcript, canaries, crowd=probe.overloads)
     if fault is not None:
         return Trial(case=case, status=Status.ERROR, reason=fault.reason, fault=fault)
     if sick is not None:
@@ -87,7 +87,8 @@ def judge(
         raw = list(probe.judge(transcript, scenario.params))
         if probe.contrast is not None and reference is not None:
             raw += probe.contrast(reference, transcript, scenario.params)
-    return _trial(case, scenario, probe, raw, transcript)
+    trial = _trial(case, scenario, probe, raw, transcript)
+    return replace(trial, notes=(*trial.notes, *gateway.notes(transcript)))
 
 
 def settle_hangs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
@@ -138,11 +139,12 @@ def _kind(exchange: Exchange) -> FaultKind:
     return FaultKind.UNREACHABLE
 
 
-def _fault_within(transcript: Transcript, canaries: Canaries) -> Fault | None:
+def _fault_within(transcript: Transcript, canaries: Canaries, *, crowd: bool) -> Fault | None:
+    """Return what on our side or in between spoiled a trial; being turned away is no fault of a ``crowd`` we sent."""
     last = {exchange.step: exchange for exchange in transcript}.values()
     # A health route that says 503 has answered; only work that was put off makes a trial say nothing.
     busy = [exchange for exchange in last if exchange.method == "POST" and reply.is_overloaded(exchange)]
-    if busy:
+    if busy and not crowd:
         tries = busy[0].attempt
         reason = f"overloaded: {_refused(busy[0])} at step {busy[0].step!r}, {tries} times"
         return Fault(kind=FaultKind.OVERLOADED, reason=reason, evidence=tuple(exchange.id for exchange in busy))
@@ -152,7 +154,7 @@ def _fault_within(transcript: Transcript, canaries: Canaries) -> Fault | None:
         return Fault(kind=FaultKind.DENIED, reason=reason, evidence=tuple(exchange.id for exchange in denied))
     gone = [exchange for exchange in last if exchange.ending is Ending.UNREACHABLE]
     first = next((exchange for exchange in transcript if is_anomaly(exchange)), None)
-    if gone and first is gone[0]:
+    if gone and first is gone[0] and not crowd:
         # Nothing was wrong until the server could not be reached any more: nothing points to what we sent.
         reason = f"unreachable at step {gone[0].step!r}: {gone[0].detail}"
         return Fault(kind=FaultKind.UNREACHABLE, reason=reason, evidence=(gone[0].id,))
@@ -161,7 +163,8 @@ def _fault_within(transcript: Transcript, canaries: Canaries) -> Fault | None:
 
 def _refused(exchange: Exchange) -> str:
     message = reply.error_message(exchange.body)
-    return f"HTTP {exchange.status} {message}".strip()
+    reason = gateway.dropped(exchange)
+    return f"HTTP {exchange.status} {message}".strip() + (f" ({reason})" if reason else "")
 
 
 def _unhealthy_after(transcript: Transcript, canaries: Canaries) -> Finding | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -22,7 +22,7 @@ from servecheck.model import (
 )
 from servecheck.plainwords import Complaint
 
-__all__ = ["ByParams", "Judgement", "P", "Params", "Probe", "Session"]
+__all__ = ["ByParams", "Cost", "Judgement", "P", "Params", "Probe", "Session"]
 
 
 class Params(BaseModel):
@@ -51,6 +51,15 @@ class ByParams:
     requests: int
     prompt_tokens: int
     output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one trial costs on a healthy endpoint: requests of every kind, and tokens."""
+
+    requests: int
+    prompt_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Session(Protocol):
@@ -139,6 +148,11 @@ class Session(Protocol):
         ``at_once`` allows so many where a probe is about that number.
         """
 
+    async def burst(self, steps: Mapping[str, Json], path: str, *, deadline: float | None = None) -> list[Exchange]:
+        """POST all bodies, by step, at once and one time each, beyond the run's concurrency and without waiting where
+        the server is overloaded; for probes of the risk ``load`` only.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe(Generic[P]):
@@ -147,14 +161,16 @@ class Probe(Generic[P]):
     ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
     transcripts (left is the reference). ``stochastic`` probes always get three trials. ``exclusive`` probes run with
     nothing else of ours in flight on the same host. ``despite_sickness`` probes run, and judge alone, where a plain
-    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``first_use``
+    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``overloads``
+    probes send more than the server may take: being turned away is what they ask about, no fault either. ``first_use``
     probes ask what a first use costs: they run before all others, and are not looked at again, since what they used is
     no longer new. ``applies``
     returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
     sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
     nothing else. ``per_item`` probes run on what the caller brings, once for each item of a workload, and not at all
     without one: their built-in scenarios are patterns to fill in. ``requests``, ``prompt_tokens`` and ``output_tokens``
-    are the estimates per trial that ``--dry-run`` adds up. ``by_params`` replaces them and the checks where they follow
+    are the estimates per trial that ``--dry-run`` adds up, on a healthy endpoint that has the feature; ``cost`` returns
+    them where they follow from the parameters. ``by_params`` replaces them and the checks where they follow
     from the parameters; ``object_to`` returns what is wrong with parameters whose types are right, for whoever loads a
     scenario.
     """
@@ -171,12 +187,14 @@ class Probe(Generic[P]):
     exclusive: bool = False
     stochastic: bool = False
     despite_sickness: bool = False
+    overloads: bool = False
     per_item: bool = False
     first_use: bool = False
     applies: Callable[[Endpoint, Fingerprint], str] = _always
     requests: int = 1
     prompt_tokens: int = 0
     output_tokens: int = 0
+    cost: Callable[[P], Cost] | None = None
     by_params: Callable[[P], ByParams] | None = None
     object_to: Callable[[P], Iterable[Complaint]] = _nothing
 
@@ -184,11 +202,12 @@ class Probe(Generic[P]):
         """Return the checks and the cost of a trial with these parameters."""
         if self.by_params is not None:
             return self.by_params(params)
+        known = self.cost(params) if self.cost is not None else self
         return ByParams(
             checks=self.checks,
-            requests=self.requests,
-            prompt_tokens=self.prompt_tokens,
-            output_tokens=self.output_tokens,
+            requests=known.requests,
+            prompt_tokens=known.prompt_tokens,
+            output_tokens=known.output_tokens,
         )
 
     def check(self, check_id: str, params: P | None = None) -> Check:

@@ -18,8 +18,21 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from servecheck import __version__, compare, expectations, features, history, profiles, root_causes, verdict
+from servecheck import (
+    __version__,
+    compare,
+    declared,
+    expectations,
+    features,
+    formats,
+    history,
+    known_issues,
+    profiles,
+    root_causes,
+    verdict,
+)
 from servecheck.budget import Budget
+from servecheck.declared import Matrix
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
 from servecheck.expectations import Expectation, Met
@@ -91,13 +104,14 @@ async def carry_out(
     expected: Sequence[Expectation] = (),
     previous: Mapping[str, Json] | None = None,
     framing: Framing | None = None,
+    matrices: Sequence[Matrix] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
 
-    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it. ``profile`` and
-    ``expected`` are kept in the folder, so that reading it back says the same, as is what :func:`history.previous_of`
-    knew of the ``previous`` runs.
+    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it. ``profile``,
+    ``expected`` and ``matrices`` are kept in the folder, so that reading it back says the same, as is what
+    :func:`history.previous_of` knew of the ``previous`` runs.
 
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
@@ -110,6 +124,7 @@ async def carry_out(
         "expectations": to_json(expectations.as_header(expected)),
         "previous": dict(previous or {}),
         **({"framing": framing.as_header()} if framing and framing != Framing() else {}),
+        "declared": to_json(declared.as_header(matrices)),
     }
     writer.header(**_header(plan, probes, command, now(), instrument), **asked)
     runner = Runner(
@@ -167,10 +182,11 @@ def read_back(
     *,
     profile: Profile | None = None,
     expected: Sequence[Expectation] | None = None,
+    matrices: Sequence[Matrix] | None = None,
 ) -> RunReport:
     """Read a run folder and judge it anew; a run without a footer died, and its report says so first.
 
-    ``profile`` and ``expected`` replace those that the run was made with.
+    ``profile``, ``expected`` and ``matrices`` replace those that the run was made with.
 
     Raises ``StoreError`` where the folder holds no run.
     """
@@ -180,6 +196,7 @@ def read_back(
     header, footer = reader.header, reader.footer
     shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
     shown.update(identifier for ids in judged_run.samples.values() for identifier in ids)
+    said = tuple(declared.from_header(header.get("declared"))) if matrices is None else tuple(matrices)
     recorded, today = str(header.get("probes_digest", "")), probes_digest(probes)
     same = recorded == today
     finished = footer.get("finished") if footer else None
@@ -205,7 +222,10 @@ def read_back(
         confounders=judged_run.confounders,
         # What is said of the instrument is said of the probes that judged, which need not be those that drove.
         instrument=_instrument(header.get("instrument")) if same else instrument_check(probes),
-        notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
+        notes=(
+            *(() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",)),
+            *(note for endpoint, known in judged_run.subjects for note in formats.seen(endpoint.name, known)),
+        ),
         exchanges=reader.exchanges(shown),
         checks=_checks(reader, probes),
         causes={row_key(row, hit.endpoint): hit.cause.title for hit in judged_run.causes for row in hit.rows},
@@ -222,7 +242,16 @@ def read_back(
         workload=judged_run.workload,
         samples=judged_run.samples,
         framing=from_header(header.get("framing")),
+        known_issues=_referenced(judged_run.cells),
+        matrices=said,
+        beside=declared.beside(said, judged_run.cells),
     )
+
+
+def _referenced(cells: Iterable[Cell]) -> tuple[known_issues.KnownIssue, ...]:
+    """Return what is known of the issues that cells look like, in the order of their files."""
+    wanted = {(reference, cell.feature) for cell in cells for reference in cell.known_issues}
+    return tuple(one for one in known_issues.builtins() if any((one.reference, row) in wanted for row in one.rows))
 
 
 def _met(judged_run: _Judged, expected: Iterable[Expectation], day: date) -> tuple[Met, ...]:
@@ -306,6 +335,7 @@ class _Judged:
             self.workload = tally(planned, _settled_by_endpoint(trials, names), names, counts_for)
             self.cells = tuple(_with_count(cell, self.workload) for cell in self.cells)
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
+        self.cells = known_issues.applied(self.cells, fingerprints)
         found: list[Comparison] = []
         for name in names:
             if self.reference is not None and name != self.reference:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
+from servecheck.declared import beside, read_csv
+from servecheck.known_issues import KnownIssue
 from servecheck.model import (
     Cell,
     Check,
@@ -33,6 +35,7 @@ from servecheck.model import (
     Verdict,
 )
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject
+from servecheck.schema.known_issues_v1 import Confidence
 
 S = Status
 
@@ -440,10 +443,37 @@ def tallies(cells: Iterable[Cell]) -> tuple[GroupTally, ...]:
     )
 
 
+MATRIX = """Feature,CorrectnessTest,PerformanceTest
+"KV Cache Offload",✅ Passing,✅ Passing
+"Prefix Caching",✅ Passing,✅ Passing
+"sampling_params",✅ Passing,❓ Untested
+"structured_decoding",✅ Passing,❓ Untested
+"""
+
+KNOWN = KnownIssue(
+    engine="vllm",
+    title="A stream now and then ends without its end marker.",
+    reference="https://github.com/vllm-project/vllm/issues/12345",
+    rows=("streaming.frames",),
+    checks=("stream-ends-with-done",),
+    outcomes=(Outcome.VIOLATED,),
+    said=None,
+    versions=">=0.30",
+    fixed_in=None,
+    stacks=(),
+    hardware=(),
+    architecture=None,
+    confidence=Confidence.REPORTED,
+    as_of=date(2026, 11, 30),
+    note=None,
+)
+
+
 def two_endpoints() -> RunReport:
     """Return a run with blockers: gpu is the reference, tpu is offered instead."""
     cells = (*_gpu_cells(), *_tpu_cells())
     comparisons = tuple(_compared(cells))
+    matrix = read_csv("tpu", "support_matrices/release/v7x/default/feature_support_matrix.csv", MATRIX.encode())
     blockers = (
         "structured.json_schema@tpu",
         "structured.stream@tpu",
@@ -496,6 +526,9 @@ def two_endpoints() -> RunReport:
             Cost(endpoint="tpu", requests=206, seconds=840.0),
         ),
         notes=("tpu: /metrics is not reachable from here; counters were not read",),
+        known_issues=(KNOWN,),
+        matrices=(matrix,),
+        beside=beside((matrix,), cells),
     )
 
 

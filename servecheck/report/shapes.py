@@ -15,6 +15,9 @@ __all__ = [
     "BenchmarksView",
     "Blocker",
     "CheckSeen",
+    "ContradictionView",
+    "DeclaredRow",
+    "DeclaredView",
     "EvidenceView",
     "ExchangeView",
     "Fact",
@@ -22,6 +25,7 @@ __all__ = [
     "FaultView",
     "FigureView",
     "GroupRow",
+    "KnownView",
     "MatrixGroup",
     "MatrixRow",
     "NotKnown",
@@ -187,6 +191,14 @@ class ExchangeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownView:
+    """An upstream issue that a cell looks like; ``words`` are empty where only the reference is known."""
+
+    reference: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceView:
     """Why a cell (or a comparison) says what it says. ``heading`` is plain ASCII, so that ``slug`` is its anchor."""
 
@@ -203,7 +215,7 @@ class EvidenceView:
     reason: str
     parts: str
     notes: tuple[str, ...]
-    known_issues: tuple[str, ...]
+    known_issues: tuple[KnownView, ...]
     seen: tuple[CheckSeen, ...]
     measured: tuple[tuple[str, str], ...]
     faults: tuple[FaultView, ...]
@@ -304,6 +316,45 @@ class BenchmarksView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContradictionView:
+    """Rows of an endpoint that are not what one line of its support matrix says, and are all seen alike."""
+
+    endpoint: str
+    declared: str
+    seen: str
+    rows: tuple[tuple[str, Ref | None], ...]
+    words: str
+    covers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredRow:
+    """One row as it is declared and as it was seen; ``contradicts`` where these do not go together."""
+
+    row: str
+    declared: str
+    words: str
+    seen: str
+    contradicts: bool
+    ref: Ref | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredView:
+    """One support matrix: whose, where from, its rows beside what was seen, those that the run did not decide, and its
+    lines that nothing here probes.
+    """
+
+    endpoint: str
+    source: str
+    as_of: str
+    digest: str
+    rows: tuple[DeclaredRow, ...]
+    undecided: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """A whole report, in reading order."""
 
@@ -337,6 +388,8 @@ class ReportView:
     notes: tuple[str, ...]
     base_urls: tuple[tuple[str, str], ...]
     workload: WorkloadView | None = None
+    contradictions: tuple[ContradictionView, ...] = ()
+    declared: tuple[DeclaredView, ...] = ()
     context: tuple[str | tuple[str, ...], ...] = ()
     figures: tuple[FigureView, ...] = ()
     benchmarks: tuple[BenchmarksView, ...] = ()

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from servecheck.declared import Beside
 from servecheck.model import (
     DECIDED,
     Cell,
@@ -30,6 +31,9 @@ from servecheck.report.redacted import redacted
 from servecheck.report.shapes import (
     Answer,
     Blocker,
+    ContradictionView,
+    DeclaredRow,
+    DeclaredView,
     EvidenceView,
     ExpectedView,
     Fact,
@@ -37,6 +41,7 @@ from servecheck.report.shapes import (
     FaultView,
     FigureView,
     GroupRow,
+    KnownView,
     MatrixGroup,
     MatrixRow,
     NotKnown,
@@ -159,6 +164,8 @@ class _Viewer:
             benchmarks=tuple(benchmarks(run)),
             statuses=tuple(self._statuses(rows)),
             pictures=plots.available(),
+            contradictions=tuple(self._contradictions()),
+            declared=tuple(self._declared()),
         )
 
     # ----------------------------------------------------------------- first screen
@@ -286,6 +293,56 @@ class _Viewer:
     def _issues(self, feature: str, endpoint: str) -> tuple[str, ...]:
         cell = self.cells.get((feature, endpoint))
         return cell.known_issues if cell else ()
+
+    def _known(self, feature: str, references: Sequence[str]) -> Iterator[KnownView]:
+        for reference in references:
+            said = [
+                f"{one.title} ({one.standing})" + (f" {one.note}" if one.note else "")
+                for one in self.run.known_issues
+                if one.reference == reference and feature in one.rows
+            ]
+            yield KnownView(reference=reference, words=" ".join(said))
+
+    def _contradictions(self) -> Iterator[ContradictionView]:
+        """Fold the rows that one line of a matrix is wrong about in the same way; what has most rows comes first."""
+        grouped: dict[tuple[str, str, str, str, str], list[Beside]] = {}
+        for one in self.run.beside:
+            if one.contradicts and one.seen is not None:
+                key = (one.endpoint, one.declared.says.mark, one.seen.mark, one.declared.label, one.declared.words)
+                grouped.setdefault(key, []).append(one)
+        for (endpoint, mark, seen, label, words), rows in sorted(grouped.items(), key=lambda item: -len(item[1])):
+            yield ContradictionView(
+                endpoint=endpoint,
+                declared=mark,
+                seen=seen,
+                rows=tuple((one.declared.row, self._ref(one.declared.row, endpoint)) for one in rows),
+                words=words if label == rows[0].declared.row else f"{label}: {words}",
+                covers=rows[0].declared.covers,
+            )
+
+    def _declared(self) -> Iterator[DeclaredView]:
+        for matrix in self.run.matrices:
+            mine = [one for one in self.run.beside if (one.endpoint, one.source) == (matrix.endpoint, matrix.source)]
+            yield DeclaredView(
+                endpoint=matrix.endpoint,
+                source=matrix.source,
+                as_of=matrix.as_of,
+                digest=matrix.digest[:12],
+                rows=tuple(self._declared_row(one, one.seen) for one in mine if one.seen in DECIDED),
+                undecided=tuple(dict.fromkeys(one.declared.row for one in mine if one.seen not in DECIDED)),
+                others=matrix.others,
+            )
+
+    def _declared_row(self, one: Beside, seen: Status | None) -> DeclaredRow:
+        said = one.declared
+        return DeclaredRow(
+            row=said.row,
+            declared=said.says.mark,
+            words=said.words if said.label == said.row else f"{said.label}: {said.words}",
+            seen=f"{seen.mark} {seen}" if seen is not None else "",
+            contradicts=one.contradicts,
+            ref=self._ref(said.row, one.endpoint),
+        )
 
     def _not_known(self) -> Iterator[NotKnown]:
         """List what is undecided or was not run, or nothing at all: the reader is told either way."""
@@ -641,7 +698,7 @@ class _Viewer:
                 reason=reason,
                 parts=cell.parts if cell else "",
                 notes=cell.notes if cell else (),
-                known_issues=cell.known_issues if cell else (),
+                known_issues=tuple(self._known(feature_id, cell.known_issues if cell else ())),
                 seen=seen,
                 measured=tuple(dict.fromkeys(pair for c in compared for pair in figures(c.measured))),
                 faults=tuple(
