@@ -11,6 +11,7 @@ import pytest
 from servecheck.errors import UsageError
 from servecheck.expectations import Expectation, Met, Standing
 from servecheck.model import Fault, FaultKind, Outcome, Status
+from servecheck.report.data import RunReport
 from servecheck.report.files import FORMATS, rendered, write_all
 from servecheck.report.framing import CONTEXT_LIMIT, Framing, blocks, framing, from_header
 from servecheck.report.github import MOST, github_text
@@ -66,7 +67,7 @@ def test_what_is_said_later_wins():
 # --------------------------------------------------------------------------- redaction
 
 
-def secretive():
+def secretive() -> RunReport:
     """Return a run whose every place for what a server or a model said holds one word."""
     broken = finding(
         "schema-applied",
