@@ -6,6 +6,7 @@ Needs the extra ``[transformers]``. It is slow and has one request in flight; it
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,9 @@ class Eager:
     def __init__(self, torch: Any, tokenizer: Any, model: Any, name: str, about: Mapping[str, str]) -> None:  # noqa: ANN401
         self._torch, self._tokenizer, self._model = torch, tokenizer, model
         self.name, self.about = name, dict(about)
+        # Version 5 of Transformers renames it.
+        named = inspect.signature(model.forward).parameters
+        self._cache = "cache" if "cache" in named else "past_key_values"
         config = model.config
         self.limit = int(getattr(config, "max_position_embeddings", None) or 2048)
         self.vocabulary = int(config.vocab_size)
@@ -100,9 +104,9 @@ class Eager:
         with torch.inference_mode():
             given = torch.tensor([list(ids)], device=self._model.device)
             keep = {} if every else {"logits_to_keep": 1}
-            out = self._model(input_ids=given, past_key_values=state, use_cache=True, **keep)
+            out = self._model(input_ids=given, use_cache=True, **{self._cache: state}, **keep)
             rows: list[Distribution] = [_Row(torch, logits) for logits in out.logits[0]]
-        return rows, out.past_key_values
+        return rows, getattr(out, self._cache)
 
 
 def load(folder: Path, *, device: str = "cpu", dtype: str = "bfloat16", name: str | None = None) -> Eager:
