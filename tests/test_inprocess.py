@@ -40,7 +40,7 @@ class Tiny:
     """Goes around in its seven words; a text of nine tokens ends."""
 
     name = "tiny"
-    about: Mapping[str, str] = {"version": "9.9.9", "dtype": "bfloat16", "device": "tpu:0"}  # noqa: RUF012
+    about: Mapping[str, str] = {"version": "9.9.9", "dtype": "bfloat16", "device": "tpu:0"}
     limit = 64
     ends = frozenset({0})
     vocabulary = len(WORDS)
@@ -208,4 +208,3 @@ def test_missing_libraries_are_named_with_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UsageError, match=r"servecheck\[transformers\]"):
         eager.load(tmp_path)
-

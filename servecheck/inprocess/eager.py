@@ -79,7 +79,7 @@ class Eager:
 
     def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the tokens of a chat, by the tokenizer's own template."""
-        errors = _module("jinja2").exceptions.TemplateError
+        errors = _module("jinja2").exceptions.TemplateError  # Transformers renders by it and lets its errors out
         try:
             text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
         except (errors, TypeError) as error:
