@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ PROBES = [
 ]
 
 
-def recorded(tmp_path: Path, name: str = "gpu", server: Odd | None = None, **how: object) -> Path:
+def recorded(tmp_path: Path, name: str = "gpu", server: Odd | None = None, **how: Any) -> Path:
     Lab(tmp_path / "ref", {name: server or Odd()}, [GREEDY], PROBES, **how).run()
     return tmp_path / "ref"
 

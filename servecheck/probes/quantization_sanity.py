@@ -235,8 +235,8 @@ def _alike(one: reply.Answer, other: reply.Answer) -> bool | None:
     left, right = tokens(one), tokens(other)
     if not left or not right:
         return None
-    names = [[named(token.text) for token in each] for each in (left, right)]
-    return comparable_prefix(*names, [token.gap for token in left], NEAR_TIE + parity.ROUNDING).agreed
+    mine, theirs = ([named(token.text) for token in each] for each in (left, right))
+    return comparable_prefix(mine, theirs, [token.gap for token in left], NEAR_TIE + parity.ROUNDING).agreed
 
 
 def _apart(one: reply.Answer, other: reply.Answer) -> str:
