@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # imported where they are used, so that --help does not wait 
     from servecheck.budget import Budget
     from servecheck.declared import Matrix
     from servecheck.expectations import Expectation
+    from servecheck.join import Recorded
     from servecheck.plan import Plan, Settings
     from servecheck.probe import Params, Probe
     from servecheck.profiles import Profile
@@ -203,6 +204,10 @@ def run(
     context_file: Context_ = None,
     bench: Bench = None,
     redact_bodies: Redact = False,
+    recorded: Annotated[
+        str | None,
+        typer.Option("--recorded", help="A recorded run, or FOLDER:ENDPOINT, as the reference: see record."),
+    ] = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -210,6 +215,7 @@ def run(
     """Probe one or more endpoints and write a report; with two or more, compare them with the reference."""
     from servecheck import endpoints as endpoint_list
     from servecheck.budget import Budget
+    from servecheck.join import recording
     from servecheck.run import connector, plan_of
 
     _fail_on(fail_on)
@@ -217,6 +223,9 @@ def run(
     needs = _profile(profile)
     expected = _expected(expect)
     framed = _framing(title, context_file, bench, redact_bodies)
+    left = None
+    if recorded is not None and reference is not None:
+        raise UsageError("--recorded names the reference, so there is no room for --reference")
     if resume is not None:
         _nothing_new_when_resuming(context)
         plan = plan_of(resume, _probes())
@@ -225,17 +234,18 @@ def run(
             endpoint or [],
             file=endpoints,
             models=model or [],
-            reference=reference,
+            reference=reference if recorded is None else "none",
             api_key_envs=api_key_env or [],
             headers=header or [],
             environ=os.environ,
             allow_insecure_key=allow_insecure_key,
         )
+        left = recording(recorded, [one.name for one in found]) if recorded is not None else None
         # Words that an earlier run has sent are in the server's prefix cache, and a right server would look wrong.
         settings = _settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
         if needs is not None and not feature and not _given(context, "suite"):
             feature = [*needs.rows, *(limit.row for limit in needs.limits), "identity.*", "quantization.identity"]
-        plan = _plan(found, settings, feature, scenario, workload, traffic)
+        plan = _plan(found, settings, feature, scenario, workload, traffic, recorded=left is not None)
         _say_formats(plan, quiet=quiet or as_json)
         _say_workload(plan, quiet=quiet or as_json or dry_run)
     _of_this_run(framed, [each.name for each in plan.endpoints])
@@ -257,8 +267,56 @@ def run(
         history=history,
         matrices=matrices or (),
         framing=framed,
+        recorded=left,
     )
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
+
+
+@app.command()
+def record(
+    endpoint: Annotated[list[str] | None, typer.Argument(help="NAME=URL or a URL; one.")] = None,
+    transformers: Annotated[
+        Path | None, typer.Option("--transformers", help="A model folder, loaded in this process (extra transformers).")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="The torch device for --transformers.")] = "cpu",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="For --transformers: bfloat16, float16 or float32.")
+    ] = "bfloat16",
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model's name.")] = None,
+    api_key_env: Annotated[str | None, typer.Option("--api-key-env", help="VARIABLE that holds the key.")] = None,
+    header: Header = None,
+    allow: Allow = None,
+    deadline: Deadline = 300.0,
+    wait_ready: WaitReady = 0.0,
+    out: Out = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Record the reference side of comparisons once, for run --recorded and for compare."""
+    from servecheck import endpoints as endpoint_list
+    from servecheck import recordings
+    from servecheck.budget import Budget
+    from servecheck.run import connector
+    from servecheck.store import must_be_free
+
+    folder = out or Path("runs") / f"record-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    must_be_free(folder)
+    if transformers is not None and endpoint:
+        raise UsageError("record takes an endpoint or --transformers, not both")
+    if transformers is not None:
+        one, connect = recordings.in_process(transformers, device=device, dtype=dtype, name=model)
+        allow = ["dangerous"]  # what ends an engine that others use: here nobody else does
+    else:
+        named, keys = [model] if model else [], [api_key_env] if api_key_env else []
+        found = endpoint_list.resolve(
+            endpoint or [], models=named, api_key_envs=keys, headers=header or [], environ=os.environ
+        )
+        one, connect = recordings.alone(found), connector(os.environ)
+    settings = _settings("standard", 1, deadline, wait_ready, allow, secrets.token_hex(8))
+    plan = _plan([one], settings, [*recordings.ROWS], None, None)
+    _say(_cost(plan), quiet=quiet or as_json)
+    report = _carry_out(plan, folder, connect, Budget(), quiet or as_json)
+    raise typer.Exit(_finish(report, folder, None, as_json=as_json))
 
 
 _WHILE_RESUMING = frozenset({"resume", "history", "budget", "fail_on", "dry_run", "quiet", "as_json"})
@@ -406,6 +464,8 @@ def _plan(
     paths: list[Path] | None,
     workload: Path | None,
     traffic: Path | None = None,
+    *,
+    recorded: bool = False,
 ) -> Plan:
     from servecheck import features, plan, scenario
     from servecheck import traffic as samples
@@ -416,7 +476,14 @@ def _plan(
     if traffic is not None:
         chosen = plan.with_traffic(chosen, samples.load(traffic).prompts)
     return plan.make(
-        found, chosen, _probes(), settings=settings, globs=feature or [], given=_chosen(paths), workload=own
+        found,
+        chosen,
+        _probes(),
+        settings=settings,
+        globs=feature or [],
+        given=_chosen(paths),
+        workload=own,
+        recorded=recorded,
     )
 
 
@@ -535,6 +602,7 @@ def _carry_out(
     history: Path | None = None,
     framing: Framing | None = None,
     matrices: Sequence[Matrix] = (),
+    recorded: Recorded | None = None,
 ) -> RunReport:
     from servecheck import run as runs
     from servecheck.history import History, previous_of
@@ -568,6 +636,7 @@ def _carry_out(
                 previous=previous,
                 framing=framing,
                 matrices=matrices,
+                recorded=recorded,
             )
         )
         done = True

@@ -268,6 +268,8 @@ def _versions(replies: Replies, engine: str | None) -> Iterator[_Claim]:
     if engine in ("sglang", "sgl-jax"):
         path = "GET /server_info" if dig(replies.said.get("server_info"), "version") else "GET /get_server_info"
         yield "engine_version", dig(replies.settings, "version"), path
+    if engine == "transformers":  # as servecheck holds it in its own process; its server tells no version
+        yield "engine_version", dig(replies.said.get("server_info"), "version"), "version in GET /server_info"
     if engine == "llama.cpp":
         yield "engine_version", dig(replies.said.get("props"), "build_info"), "build_info in GET /props"
     if engine == "tgi":

@@ -131,10 +131,12 @@ def make(
     globs: Collection[str] = (),
     given: bool = False,
     workload: Workload | None = None,
+    recorded: bool = False,
 ) -> Plan:
     """Choose and order; what probes run on the caller's own material is left out without a ``workload``.
 
-    ``given`` says that the scenarios are a user's choice and not the built-in suite.
+    ``given`` says that the scenarios are a user's choice and not the built-in suite; ``recorded`` that there is a
+    recorded reference to compare with.
 
     A literal name that does not exist raises ``UnknownName``; a selection that is empty raises ``NothingSelected``.
     """
@@ -148,7 +150,7 @@ def make(
     skips: dict[str, Skip] = {}
     for feature in rows:
         mine = [scenario for scenario in scenarios if scenario.feature == feature.id]
-        if mine and wanted is None and feature.kind is Kind.COMPARISON and len(endpoints) < 2:
+        if mine and wanted is None and feature.kind is Kind.COMPARISON and len(endpoints) + recorded < 2:
             # Named by hand it is recorded all the same: what one endpoint shows can be compared with a later run.
             skips[feature.id] = Skip(
                 feature=feature.id, code=SkipCode.NOT_APPLICABLE, reason="compares two endpoints, and there is one"

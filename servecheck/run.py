@@ -36,7 +36,7 @@ from servecheck.declared import Matrix
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
 from servecheck.expectations import Expectation, Met
-from servecheck.join import recorded_unlike
+from servecheck.join import Recorded, recorded_unlike
 from servecheck.judging import BUILT_IN_CHECKS, Canaries, settle_hangs
 from servecheck.model import (
     Cell,
@@ -105,13 +105,15 @@ async def carry_out(
     previous: Mapping[str, Json] | None = None,
     framing: Framing | None = None,
     matrices: Sequence[Matrix] = (),
+    recorded: Recorded | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
 
     ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it. ``profile``,
     ``expected`` and ``matrices`` are kept in the folder, so that reading it back says the same, as is what
-    :func:`history.previous_of` knew of the ``previous`` runs.
+    :func:`history.previous_of` knew of the ``previous`` runs. A ``recorded`` reference is copied into the folder first;
+    probes are driven with its transcripts and judged against them, as if it had answered in this run.
 
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
@@ -126,7 +128,13 @@ async def carry_out(
         **({"framing": framing.as_header()} if framing and framing != Framing() else {}),
         "declared": to_json(declared.as_header(matrices)),
     }
-    writer.header(**_header(plan, probes, command, now(), instrument), **asked)
+    header = _header(plan, probes, command, now(), instrument)
+    if recorded is not None:
+        header = recorded.header(header)
+    writer.header(**header, **asked)
+    if recorded is not None:
+        last = recorded.copy(writer, header)
+        earlier = Earlier(references=_trials(RunReader(folder), probes)[1], last_id=last)
     runner = Runner(
         plan, probes, lambda endpoint: ways[endpoint.name], writer, budget=budget, watch=watch, earlier=earlier
     )
@@ -264,7 +272,7 @@ def plan_of(folder: Path, probes: Probes) -> Plan:
     settings = _dict(reader.header.get("settings"))
     trials = settings.get("trials")
     return Plan(
-        endpoints=tuple(endpoint for endpoint, _ in reader.planned()),
+        endpoints=tuple(one for one, _ in reader.planned() if one.name != reader.header.get("recorded")),
         scenarios=tuple(_scenarios(reader, probes).values()),
         skips=tuple(
             Skip(feature=str(skip["feature"]), code=str(skip["code"]), reason=str(skip["reason"]))

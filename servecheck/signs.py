@@ -105,6 +105,10 @@ def _settings(replies: Replies) -> str:
     return _sglang(replies) if dig(info, "version") is not None and dig(info, "internal_states") is not None else ""
 
 
+def _in_process(replies: Replies) -> str:
+    return "transformers" if dig(replies.said.get("server_info"), "engine") == "transformers" else ""
+
+
 def _old_settings(replies: Replies) -> str:
     info = replies.said.get("get_server_info")
     return _sglang(replies) if isinstance(info, dict) and dig(info, "version") is not None else ""
@@ -189,6 +193,7 @@ def _version(replies: Replies) -> str:
 
 ENGINE_SIGNS = (
     Sign(source="GET /server_info", tells=_settings),
+    Sign(source="engine in GET /server_info", tells=_in_process),
     Sign(source="GET /get_server_info", tells=_old_settings),
     Sign(source="build_info in GET /props", tells=_props),
     Sign(source="GET /info", tells=_tgi_info),
