@@ -51,14 +51,14 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
 def next_steps(folder: Path, *, github: bool, action: str = ACTION) -> str:
     """Return what to do with the files that were written, in the order in which it is to be done."""
     shown = [str(folder / name) for name in _NAMES]
+    scenarios = folder / Path(_NAMES[1]).parent
     steps = [
         f"put your servers into {shown[0]}, and set the variables that it names",
         f"servecheck lint {' '.join(shown)}",
         f"servecheck run --endpoints {shown[0]} --suite smoke --dry-run",
-        f"servecheck run --endpoints {shown[0]} --expect {shown[2]} --scenario builtin --scenario {folder / 'scenarios'}",
+        f"servecheck run --endpoints {shown[0]} --expect {shown[2]} --scenario builtin --scenario {scenarios}",
     ]
     if github:
-        secret = "give the repository the secrets that the endpoints file names, such as CANDIDATE_KEY"
         pin = [f"write into {folder / WORKFLOW} where the action is, and its commit"] if action == ACTION else []
-        steps += [*pin, secret]
+        steps += [*pin, "give the repository the secrets that the endpoints file names, such as CANDIDATE_KEY"]
     return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))

@@ -29,7 +29,7 @@ def watching(*, quiet: bool, console: Console | None = None) -> Iterator[Callabl
     out = console or Console(stderr=True, highlight=False, soft_wrap=True)
     if quiet:
         yield lambda _: None
-    elif out.is_terminal and not out.is_dumb_terminal:
+    elif out.is_terminal and out.file.isatty() and not out.is_dumb_terminal:  # FORCE_COLOR makes no terminal of a pipe
         matrix = Matrix()
         # Drawn when something happened and not by a thread, which would write between the lines of others.
         with Live(console=out, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
