@@ -22,7 +22,7 @@ from servecheck.history import History
 from servecheck.reference import mutants
 from servecheck.reference.mock import background
 from servecheck.reference.server import ReferenceServer
-from servecheck.wire.github import GitHub, GitHubError
+from servecheck.wire.github_rest import GitHub, GitHubError
 from servecheck.yamlfile import read
 from tests.fake_github import REPOSITORY, ROOT, TOKEN, FakeGitHub, Job, action, serving
 
@@ -408,6 +408,11 @@ def test_the_token_goes_to_github_and_not_to_where_the_file_is(tmp_path, github)
         assert [f"Bearer {TOKEN}", f"Bearer {TOKEN}", None] == list(sent.values())
         with pytest.raises(GitHubError, match="the token goes nowhere else"):
             api.download("http://elsewhere.example/x", 10)
+
+
+def test_the_token_does_not_travel_unencrypted():
+    with pytest.raises(UsageError, match="unencrypted"):
+        GitHub(TOKEN, api="http://github.example/api/v3")
 
 
 def test_an_artifact_without_the_file_says_so(tmp_path, github):

@@ -28,7 +28,7 @@ from servecheck.report.summary import summary_md
 from servecheck.report.view import view
 from servecheck.run import read_back
 from servecheck.wire.curl import render
-from servecheck.wire.github import API, GitHub
+from servecheck.wire.github_rest import API, GitHub
 
 __all__ = ["STEPS", "main"]
 

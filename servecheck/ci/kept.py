@@ -18,7 +18,7 @@ from typing import Self
 from servecheck.ci.inputs import HISTORY
 from servecheck.errors import ServecheckError
 from servecheck.model import Json
-from servecheck.wire.github import GitHub, GitHubError
+from servecheck.wire.github_rest import GitHub, GitHubError
 
 __all__ = ["from_artifact", "from_branch", "to_branch"]
 

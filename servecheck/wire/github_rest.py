@@ -1,4 +1,4 @@
-"""GitHub's REST API, as much of it as we use: JSON in and out, lists page by page, and files of a bounded size.
+"""GitHub's REST API for a job: JSON in and out, lists page by page, and files of a bounded size; nothing is kept.
 
 The endpoints under test never come here; their way is ``transport``.
 """
@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from servecheck import __version__
-from servecheck.errors import ServecheckError
+from servecheck.errors import ServecheckError, UsageError
 from servecheck.model import Json
+from servecheck.wire.transport import is_loopback
 
 __all__ = ["API", "GitHub", "GitHubError"]
 
@@ -38,7 +39,12 @@ class GitHub:
     """One place to ask, with one token; close it, or use it in a ``with``. Every call raises ``GitHubError``."""
 
     def __init__(self, token: str = "", *, api: str = API, transport: httpx.BaseTransport | None = None) -> None:
-        """Without a token the API answers questions about public repositories, some sixty an hour."""
+        """Without a token the API answers questions about public repositories, some sixty an hour.
+
+        Raises ``UsageError`` where a token would travel unencrypted to another machine.
+        """
+        if token and not api.startswith("https://") and not is_loopback(api):
+            raise UsageError(f"the token would travel unencrypted to {api}; use https")
         headers = {
             "accept": "application/vnd.github+json",
             "user-agent": f"servecheck/{__version__}",
