@@ -19,7 +19,8 @@ LABEL = "servecheck"
 """The label of the issues that are ours; only those of bots and members of the repository are read."""
 
 _PLACE = {status.value: place for place, status in enumerate(BEST_FIRST)}
-_RECORD = re.compile(r"<!-- servecheck:rows (\{.*?\}) -->")
+# The last line only: above it stands what servers said, and one of them may say this too.
+_RECORD = re.compile(r"^<!-- servecheck:rows (\{[^\n]*\}) -->\s*\Z", re.MULTILINE)
 _SHOWN = 60  # rows that an issue lists
 
 
