@@ -132,7 +132,10 @@ def compare(
             left=left, right=right, feature=feature.id, delta=Delta.UNCLEAR, why="", confounders=differences
         )
         contrast = (contrasts or {}).get(feature.id)
-        if mine is None or theirs is None or mine.status not in DECIDED or theirs.status not in DECIDED:
+        if feature.kind is Kind.COMPARISON and _straddles(mine, theirs):
+            assert theirs is not None
+            compared.append(_measured(row, contrasted(theirs.findings)))
+        elif mine is None or theirs is None or mine.status not in DECIDED or theirs.status not in DECIDED:
             compared.append(replace(row, why=_why_undecided((left, mine), (right, theirs))))
         elif feature.kind is Kind.COMPARISON:
             contrast = contrast or (contrasted(theirs.findings) if theirs.findings else _UNMEASURED)
@@ -140,6 +143,13 @@ def compare(
         else:
             compared.append(_judged(row, mine, theirs, contrast))
     return tuple(compared)
+
+
+def _straddles(mine: Cell | None, theirs: Cell | None) -> bool:
+    """Tell whether both sides of a comparison row were measured, and what the figures say is that they do not tell."""
+    if mine is None or theirs is None or mine.status not in DECIDED or theirs.status is not Status.INCONCLUSIVE:
+        return False
+    return any(finding.measured for finding in theirs.findings)
 
 
 def _ran(cell: Cell | None) -> bool:

@@ -28,7 +28,7 @@ from servecheck.probe import Params, Probe
 from servecheck.read import reply
 from servecheck.read.text import seconds
 from servecheck.scenario import Scenario
-from servecheck.verdict import trial_status
+from servecheck.verdict import MEASURED, trial_status
 
 __all__ = ["BUILT_IN_CHECKS", "HANGS_NOT", "STAYS_HEALTHY", "Canaries", "is_anomaly", "judge", "settle_hangs"]
 
@@ -222,6 +222,9 @@ def _trial(
     if senseless is not None and not levelled:  # a finding says that there was something to judge
         skip = SkipCode.NOT_APPLICABLE
         return Trial(case=case, status=Status.SKIPPED, reason=senseless.why, skip_code=skip)
+    if not levelled and probe.contrast is not None:
+        # One side of a comparison: a judge that objects to nothing has its figures, and the contrast reads them.
+        return Trial(case=case, status=Status.SUPPORTED, reason=MEASURED)
     status, reason = trial_status(levelled)
     return Trial(case=case, status=status, reason=reason, findings=levelled, observed=observed)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from servecheck import features
 from servecheck.errors import NothingSelected, UnknownName
-from servecheck.model import Endpoint, Feature, Risk, SkipCode
+from servecheck.model import Endpoint, Feature, Kind, Risk, SkipCode
 from servecheck.probe import Params, Probe
 from servecheck.scenario import Scenario
 from servecheck.workload import Planned, Workload, fill_in
@@ -130,6 +130,12 @@ def make(
     skips: dict[str, Skip] = {}
     for feature in rows:
         mine = [scenario for scenario in scenarios if scenario.feature == feature.id]
+        if mine and wanted is None and feature.kind is Kind.COMPARISON and len(endpoints) < 2:
+            # Named by hand it is recorded all the same: what one endpoint shows can be compared with a later run.
+            skips[feature.id] = Skip(
+                feature=feature.id, code=SkipCode.NOT_APPLICABLE, reason="compares two endpoints, and there is one"
+            )
+            continue
         picked, skip = _choose(feature, mine, probes, suite, settings, wanted, given=given)
         chosen += picked
         if skip is not None:

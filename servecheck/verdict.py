@@ -32,6 +32,7 @@ from servecheck.model import (
 )
 
 __all__ = [
+    "MEASURED",
     "OUTCOMES",
     "WORST_FIRST",
     "FailOn",
@@ -82,6 +83,9 @@ WORST_FIRST: tuple[Status, ...] = (
 A shortfall that was seen outranks what could not be seen, since more evidence would not take it back; and one unseen
 core part keeps a row from being green.
 """
+
+MEASURED = "measured; what it means is for the comparison to say"
+"""What one side of a comparison says where nothing kept it from being measured."""
 
 _BADNESS = {status: place for place, status in enumerate(WORST_FIRST)}
 _SHORTFALLS = DECIDED - {Status.SUPPORTED}
@@ -336,7 +340,7 @@ def _silent(trial: Trial, kind: Kind) -> tuple[Status, str]:
     if trial.fault is None and trial.skip_code is None and any(_weight(each) is not None for each in trial.findings):
         return Status.INCONCLUSIVE, "this part was not reached"
     if kind is Kind.COMPARISON and trial.fault is None and trial.skip_code is None and not trial.findings:
-        return Status.SUPPORTED, "measured; what it means is for the comparison to say"
+        return Status.SUPPORTED, MEASURED
     status, reason = trial_status(trial.findings, fault=trial.fault, skip_code=trial.skip_code)
     # Whoever ran the trial knows more than the bare code, or than "nothing was judged".
     return status, trial.reason if trial.reason and trial.status is status else reason

@@ -10,7 +10,7 @@ from servecheck.probes._findings import Part
 from servecheck.read import reply, sdk
 from servecheck.read.text import quote
 
-__all__ = ["SOURCE", "ask", "judge_faults", "unread"]
+__all__ = ["SOURCE", "ask", "ask_response", "judge_faults", "unread"]
 
 SOURCE = "https://github.com/openai/openai-python"
 
@@ -20,8 +20,17 @@ async def ask(
 ) -> Exchange:
     """Send a chat request as the SDK makes it; ``plain`` leaves its headers away, which makes it a control."""
     request = sdk.built({"model": session.endpoint.model or "default", **arguments}, words=words)
-    headers = () if plain else request.headers
-    return await session.post_raw(step, request.path, request.body, headers=headers)
+    return await _send(session, step, request, plain=plain)
+
+
+async def ask_response(session: Session, step: str, arguments: Mapping[str, Json], *, plain: bool = False) -> Exchange:
+    """Send a request of the responses route as the SDK makes it; ``plain`` leaves its headers away."""
+    request = sdk.built_response({"model": session.endpoint.model or "default", **arguments})
+    return await _send(session, step, request, plain=plain)
+
+
+async def _send(session: Session, step: str, request: sdk.Built, *, plain: bool) -> Exchange:
+    return await session.post_raw(step, request.path, request.body, headers=() if plain else request.headers)
 
 
 def judge_faults(part: Part, check: str, made: sdk.Made, answer: reply.Answer, *, what: str) -> Finding:

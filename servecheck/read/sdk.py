@@ -26,8 +26,20 @@ if TYPE_CHECKING:
     import httpx2
     import openai
     from openai.types.chat import ChatCompletionChunk
+    from openai.types.responses import Response
 
-__all__ = ["Built", "Made", "Raised", "built", "made", "parsed", "streamed"]
+__all__ = [
+    "Built",
+    "Made",
+    "Raised",
+    "built",
+    "built_response",
+    "made",
+    "parsed",
+    "response",
+    "response_streamed",
+    "streamed",
+]
 
 _BASE = "http://server/v1"
 # Others may hold settings of this machine, such as an organization, and are none of a server's business.
@@ -69,7 +81,8 @@ class Made:
 
     ``reply`` is the object (of a stream: what the SDK's helper adds the chunks up to, or raises over them); ``faults``
     are fields that have another type than the SDK declares; ``texts`` are the pieces of the first choice's content in a
-    stream of so many ``chunks``; ``parsed`` is the instance that ``parse`` gives.
+    stream of so many ``chunks`` (or events); ``parsed`` is the instance that ``parse`` gives, ``text`` the output text
+    of a response.
     """
 
     reply: Json | Raised
@@ -77,6 +90,7 @@ class Made:
     texts: tuple[str, ...] = ()
     chunks: int = 0
     parsed: Json = None
+    text: str = ""
 
     @property
     def message(self) -> Json:
@@ -109,12 +123,34 @@ def built(arguments: Mapping[str, Json], *, words: Sequence[str] = ()) -> Built:
 
     with _client(take_down) as client:
         _call(client, arguments, words)
-    sent = seen[0]
+    return _built(seen[0])
+
+
+def _built(sent: httpx2.Request) -> Built:
     return Built(
         path=sent.url.path.removeprefix("/v1"),
         headers=tuple((name, value) for name, value in sent.headers.items() if _ITS_OWN.fullmatch(name)),
         body=sent.content,
     )
+
+
+def built_response(arguments: Mapping[str, Json]) -> Built:
+    """Return the request of ``responses.create`` with these arguments."""
+    seen: list[httpx2.Request] = []
+
+    def take_down(request: httpx2.Request) -> httpx2.Response:
+        import httpx2
+
+        seen.append(request)
+        return httpx2.Response(200, headers={"content-type": "application/json"}, content=b'{"id":"x","output":[]}')
+
+    with _client(take_down) as client:
+        client.responses.create(**_any(arguments))
+    return _built(seen[0])
+
+
+def _any(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(arguments)
 
 
 def _call(client: openai.OpenAI, arguments: Mapping[str, Any], words: Sequence[str]) -> Any:  # noqa: ANN401
@@ -188,6 +224,71 @@ def streamed(exchange: Exchange) -> Made | Raised:
     return _used(exchange, use)
 
 
+def response(exchange: Exchange) -> Made | Raised:
+    """Return what ``responses.create`` makes of a recorded reply that does not stream; ``text`` is ``output_text``."""
+
+    def use(client: openai.OpenAI) -> Made | Raised:
+        from openai.types.responses import Response
+
+        result = client.responses.create(**_any(_asked_response(exchange)))
+        if not isinstance(result, Response):
+            return Raised(kind="nothing", text=f"and returns {type(result).__name__} for a response")
+        return Made(
+            reply=json.loads(result.to_json(warnings=False)),
+            faults=_faults(Response, exchange.body, missing=False)[:_SHOWN],
+            text=result.output_text,
+        )
+
+    return _used(exchange, use)
+
+
+def response_streamed(exchange: Exchange) -> Made | Raised:
+    """Return what a streamed response amounts to for a caller who reads its events, and for one who uses the helper.
+
+    ``texts`` are the text deltas, ``text`` is the output text of the response that the SDK's helper ends with, and
+    ``reply`` is that response, or what the helper raises over the events.
+    """
+
+    def use(client: openai.OpenAI) -> Made | Raised:
+        events = list(client.responses.create(**_any(_asked_response(exchange) | {"stream": True})))
+        texts = [event.delta for event in events if getattr(event, "type", "") == "response.output_text.delta"]
+        told = _responded(events)
+        return Made(
+            reply=told if isinstance(told, Raised) else json.loads(told.to_json(warnings=False)),
+            texts=tuple(text for text in texts if isinstance(text, str)),
+            chunks=len(events),
+            text="" if isinstance(told, Raised) else told.output_text,
+        )
+
+    return _used(exchange, use)
+
+
+def _responded(events: Sequence[Any]) -> Response | Raised:
+    """Return the response that the SDK's own helper makes of events: the last one, however it ended."""
+    from openai import omit
+    from openai.lib.streaming.responses._responses import ResponseStreamState
+
+    state: ResponseStreamState[Any] = ResponseStreamState(input_tools=omit, text_format=omit)
+    last: Any = None
+    try:
+        for event in events:
+            for each in state.handle_event(event):
+                last = each
+        ended = getattr(last, "response", None)
+        if ended is None:
+            return Raised(kind="RuntimeError", text="the events end without a response")
+        ended.output_text  # noqa: B018 - it is computed from the items, and raises where they are none
+    except _RAISED as error:
+        return Raised(kind=type(error).__name__, text=str(error))
+    found: Response = ended
+    return found
+
+
+def _asked_response(exchange: Exchange) -> dict[str, Any]:
+    sent = exchange.request if isinstance(exchange.request, dict) else {}
+    return {"model": "x", "input": "", **{name: value for name, value in sent.items() if name != "stream"}}
+
+
 def _added_up(chunks: Sequence[ChatCompletionChunk]) -> Json | Raised:
     """Return what the SDK's own helper makes of chunks; who only reads them does not need it."""
     from openai.lib.streaming.chat import ChatCompletionStreamState
@@ -210,12 +311,16 @@ def _whole(result: Any, body: bytes) -> Made | Raised:  # noqa: ANN401
     return Made(reply=json.loads(result.to_json(warnings=False)), faults=_faults(ChatCompletion, body)[:_SHOWN])
 
 
-def _faults(kind: type[BaseModel], body: bytes) -> tuple[str, ...]:
-    """Return where a reply differs from the SDK's own types; it does not look itself, and hands out what came."""
+def _faults(kind: type[BaseModel], body: bytes, *, missing: bool = True) -> tuple[str, ...]:
+    """Return where a reply differs from the SDK's own types; it does not look itself, and hands out what came.
+
+    Without ``missing``, fields that are not there are left alone: each version of the SDK declares more of a response.
+    """
     try:
         kind.model_validate_json(body, strict=True)
     except ValidationError as wrong:
-        places = [(".".join(map(str, error["loc"])), error["msg"]) for error in wrong.errors(include_url=False)]
+        errors = [error for error in wrong.errors(include_url=False) if missing or error["type"] != "missing"]
+        places = [(".".join(map(str, error["loc"])), error["msg"]) for error in errors]
         return tuple(f"{place}: {message[:1].lower()}{message[1:]}" for place, message in places)
     return ()
 

@@ -328,15 +328,20 @@ class Base(Engine):
         """Return how many prompt tokens came from the cache."""
         return sum(prompt.cached for prompt in job.prompts)
 
+    def scores(self, ids: Sequence[int]) -> Sequence[Any]:
+        """Return the distribution that predicted each token of a text, as the model does; ``None`` for the first."""
+        return self.language.score(ids)
+
     def prompt_logprobs(self, prompt: Prompt, top: int) -> list[Any]:
-        """Return one entry per prompt token, the first ``None``: {id: {logprob, rank, decoded_token}}."""
+        """Return one entry per prompt token, the first ``None``: {id: {logprob, rank, decoded_token}}, itself first."""
         made: list[Any] = []
-        for token, candidates in zip(prompt.ids, self.language.score(prompt.ids), strict=True):
+        for token, candidates in zip(prompt.ids, self.scores(prompt.ids), strict=True):
             if candidates is None:
                 made.append(None)
                 continue
             ranked = list(enumerate(candidates, 1))
-            kept = [entry for entry in ranked if entry[0] <= top or entry[1][0] == token]
+            own = [entry for entry in ranked if entry[1][0] == token]
+            kept = [*own, *(entry for entry in ranked[:top] if entry not in own)]
             made.append(
                 {
                     str(other): {"logprob": logprob, "rank": rank, "decoded_token": shown(other)}

@@ -131,7 +131,7 @@ class CompletionRoutes(Base):
             said += piece(token)
 
         if echo:
-            for token, candidates in zip(prompt.ids, self.language.score(prompt.ids), strict=True):
+            for token, candidates in zip(prompt.ids, self.scores(prompt.ids), strict=True):
                 if candidates is None:
                     add(token, None, None)
                 else:

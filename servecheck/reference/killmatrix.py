@@ -22,8 +22,9 @@ from servecheck.wire.transport import Transport
 __all__ = ["KillMatrix", "Seen", "kill_matrix", "served", "trials_on"]
 
 _ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
+_OTHER = Endpoint(name="candidate", base_url="http://127.0.0.1:2/v1", api_key_env="")
 _DEADLINE = 30.0
-_FAST_FAULTS, _FAST_VARIATIONS = 2, 0  # a probe, so that the whole set takes seconds
+_FAST_FAULTS, _FAST_VARIATIONS = 1, 0  # a probe, so that the whole set takes seconds
 _KEY_ENV, _KEY = "REFERENCE_API_KEY", "reference-key-of-the-self-test"
 
 
@@ -127,8 +128,10 @@ def kill_matrix(probes: Mapping[str, Probe[Params]], scenarios: Sequence[Scenari
         plain = Harmless(id="reference-server", server=ReferenceServer)
         tried: list[Mutant | Harmless] = [plain, *found, *harmless]
         if not everything:
-            few = itertools.islice(_one_for_each_check(found), _FAST_FAULTS)
+            few = list(itertools.islice(_one_for_each_check(found), _FAST_FAULTS))
             tried = [plain, *few, *harmless[:_FAST_VARIATIONS]]
+            if probes[name].contrast is not None:
+                tried = [*few[:1]]  # a comparison asks two servers for whole texts, which is not a matter of seconds
         for each in tried:
             models = _models(each, everything=everything)
             seen += [_try(name, each, model, probes, mine) for model in models]
@@ -176,14 +179,25 @@ def trials_on(
     *,
     trials: int = 1,
     seed: str = "selftest",
+    left: ReferenceServer | None = None,
 ) -> tuple[Trial, ...]:
-    """Run scenarios against a server in memory, under virtual time, and return the judged trials."""
+    """Run scenarios against a server in memory, under virtual time, and return its judged trials.
+
+    Where a probe compares, ``left`` is what the server is compared with: a right server of the same model unless given.
+    """
     settings = plans.Settings(
         deadline=_DEADLINE, trials=trials, seed=seed, allow=frozenset(probes[each.probe].risk for each in scenarios)
     )
+    pair = left is not None or any(probes[each.probe].contrast is not None for each in scenarios)
+    servers = {_ENDPOINT.name: server}
+    # Named, so that a list of models that is wrong or longer than one is a finding and not a question to the user.
+    endpoints = [replace(_ENDPOINT, model=server.model)]
+    if pair:
+        left = left or ReferenceServer(language=server.language.name)
+        servers = {_ENDPOINT.name: left, _OTHER.name: server}
+        endpoints = [replace(_ENDPOINT, model=left.model, reference=True), replace(_OTHER, model=server.model)]
     plan = plans.Plan(
-        # Named, so that a list of models that is wrong or longer than one is a finding and not a question to the user.
-        endpoints=(replace(_ENDPOINT, model=server.model),),
+        endpoints=tuple(endpoints),
         scenarios=tuple(scenarios),
         skips=(),
         settings=settings,
@@ -191,14 +205,15 @@ def trials_on(
     )
 
     def connect(endpoint: Endpoint) -> Transport:
-        app = MemoryTransport(server)
-        if server.api_key is None:
+        asked = servers[endpoint.name]
+        app = MemoryTransport(asked)
+        if asked.api_key is None:
             return Transport(endpoint, app=app)
-        return Transport(endpoint, app=app, secrets={_KEY_ENV: server.api_key}, key_env=_KEY_ENV)
+        return Transport(endpoint, app=app, secrets={_KEY_ENV: asked.api_key}, key_env=_KEY_ENV)
 
     runner = Runner(plan, probes, connect, _Nothing())
     virtual.run(runner.run(), limit=86_400.0)
-    return runner.trials
+    return tuple(trial for trial in runner.trials if trial.case.endpoint == endpoints[-1].name)
 
 
 def _missed(mutant: Mutant, trials: Sequence[Trial]) -> str:

@@ -9,6 +9,7 @@ import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from servecheck.errors import UnknownName
@@ -76,6 +77,7 @@ class LanguageModel:
 
     def __init__(self) -> None:
         self._readings: dict[tuple[int, ...], Reading] = {}
+        self._begun: dict[tuple[int, ...], tuple[tuple[int, ...], int]] = {}
 
     def parts(self, reading: Reading) -> list[Part]:
         """Return the answer that the model leans to."""
@@ -117,7 +119,9 @@ class LanguageModel:
 
     def candidates(self, prompt: Sequence[int], generated: Sequence[int]) -> list[tuple[int, float]]:
         """Return the next token's distribution: (id, log probability), likeliest first; the probabilities sum to 1."""
+        prompt, said = self._beginning(tuple(prompt))
         reading = self.read(prompt)
+        generated = [*reading.ids[:said], *generated]
         at = len(generated)
         while at >= len(reading.ids):
             reading.sentences += 1
@@ -126,6 +130,27 @@ class LanguageModel:
         context = hashlib.blake2b(reading.key + array("I", [at, *generated[-4:]]).tobytes(), digest_size=16).digest()
         top = reading.ids[at]
         return spread(top, reading.shares[at] or 0.45 + 0.25 * context[0] / 256, context)
+
+    def _beginning(self, ids: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        """Return the prompt that this one goes on with, and by how many tokens of what the model leant to there.
+
+        A text that is given back to the model is the same text as the one that it was writing.
+        """
+        if ids not in self._begun:
+            if len(self._begun) > 256:
+                self._begun.clear()
+            self._begun[ids] = next(
+                (
+                    (known, len(ids) - len(known))
+                    for known, reading in self._readings.items()
+                    if not reading.chat
+                    and 0 < len(ids) - len(known) <= len(reading.ids)
+                    and ids[: len(known)] == known
+                    and ids[len(known) :] == tuple(reading.ids[: len(ids) - len(known)])
+                ),
+                (ids, 0),
+            )
+        return self._begun[ids]
 
     def outside(self, prompt: Sequence[int], token: int) -> float:
         """Return the log probability of a token that the distribution does not name; at most -14."""
@@ -136,16 +161,22 @@ class LanguageModel:
 
         The token that is there is always among the candidates, at a rank that depends on everything before it.
         """
-        key = hashlib.blake2b(self.name.encode(), digest_size=16).digest()
-        scored: list[list[tuple[int, float]] | None] = []
-        for position, token in enumerate(ids):
-            if position == 0:
-                scored.append(None)
-            else:
-                rank = min(CANDIDATES - 1, int(-math.log(1 - key[1] / 256) * 1.6))
-                scored.append(spread(token, 0.3 + 0.4 * key[0] / 256, key, rank=rank))
-            key = hashlib.blake2b(key + token.to_bytes(4, "big"), digest_size=16).digest()
-        return scored
+        return _score(self.name, tuple(ids))
+
+
+@lru_cache(maxsize=64)
+def _score(name: str, ids: tuple[int, ...]) -> list[list[tuple[int, float]] | None]:
+    """Score a text; kept, because texts are scored again and again to see whether the values stay."""
+    key = hashlib.blake2b(name.encode(), digest_size=16).digest()
+    scored: list[list[tuple[int, float]] | None] = []
+    for position, token in enumerate(ids):
+        if position == 0:
+            scored.append(None)
+        else:
+            rank = min(CANDIDATES - 1, int(-math.log(1 - key[1] / 256) * 1.6))
+            scored.append(spread(token, 0.3 + 0.4 * key[0] / 256, key, rank=rank))
+        key = hashlib.blake2b(key + token.to_bytes(4, "big"), digest_size=16).digest()
+    return scored
 
 
 def spread(token: int, share: float, context: bytes, *, rank: int = 0) -> list[tuple[int, float]]:

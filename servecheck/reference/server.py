@@ -63,7 +63,7 @@ class ReferenceServer(MessagesRoutes, CompletionRoutes, EmbeddingRoutes, AudioRo
     ``deltas(job)``, ``choice(job, index)``,  generation: all choices, one choice, its tokens, a constrained answer
     ``steps(…)``, ``script(…)``
     ``candidates(job, index, prompt,          the model's distribution; ``context_of(job, index)`` is what it reads
-    generated)``
+    generated)``, ``scores(ids)``             (of given text)
     ``lookup_cached(job, prompt)``,           the prefix cache
     ``store_cached(job, ids)``
     ``decode_delay(job, index, count)``,      seconds
