@@ -73,9 +73,9 @@ class FakeGitHub:
                 found = [each for each in self.issues.values() if each["state"] == query["state"][0]]
                 return 200, self._page(found, query)
             case ("POST", "issues"):
-                number = len(self.issues) + 1
-                self.issues[number] = {"number": number, "state": "open", "user": BOT, **body}
-                return 201, self.issues[number]
+                new = len(self.issues) + 1
+                self.issues[new] = {"number": new, "state": "open", "user": BOT, **body}
+                return 201, self.issues[new]
             case ("PATCH", "issues", "comments", number):
                 self.comments[int(number)] |= body
                 return 200, self.comments[int(number)]

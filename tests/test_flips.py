@@ -1,4 +1,4 @@
-"""An issue is opened when a row fell for sure, rewritten while others fall or rise, and closed when all are as before."""
+"""An issue is opened when a row fell for sure, rewritten while rows fall or rise, closed when all are as before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import sample_runs
 from tests.cells import row
 
 LINK = "[The run](https://github.example/owner/repo/actions/runs/7)"
-S, D, B, I, E = Status.SUPPORTED, Status.DEGRADED, Status.BROKEN, Status.IGNORED, Status.ERROR
+S, D, B, E = Status.SUPPORTED, Status.DEGRADED, Status.BROKEN, Status.ERROR
 
 
 def change(feature: str, before: str, after: str, *, sure: bool = True, endpoint: str = "tpu") -> Change:
@@ -70,7 +70,7 @@ def test_each_endpoint_has_an_issue_of_its_own():
 
 def test_another_row_that_falls_and_one_that_rises_rewrite_the_issue():
     known = {"tpu": (7, {"chat.stop": "supported", "tools.auto": "supported"})}
-    cells = [row("chat.stop", "tpu", S), row("tools.auto", "tpu", B), row("chat.n", "tpu", I)]
+    cells = [row("chat.stop", "tpu", S), row("tools.auto", "tpu", B), row("chat.n", "tpu", Status.IGNORED)]
     found = [change("chat.stop", "broken", "supported"), change("chat.n", "degraded", "ignored")]
     (update,) = issue_plan(cells, found, known, link=LINK)
     assert isinstance(update, Update)

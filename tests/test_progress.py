@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -107,7 +106,12 @@ def test_a_matrix_that_is_too_wide_is_cut_and_not_broken():
 def test_the_cursor_is_back_when_a_run_fails():
     file = Terminal()
     console = Console(file=file, width=60, _environ={"TERM": "xterm"})
-    with pytest.raises(KeyboardInterrupt), watching(quiet=False, console=console) as watch:
-        watch(replace(STEPS[0]))
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with watching(quiet=False, console=console) as watch:
+            watch(STEPS[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert file.getvalue().rstrip().rfind("\x1b[?25h") > file.getvalue().rfind("\x1b[?25l")

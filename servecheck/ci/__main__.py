@@ -14,11 +14,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import typer
-
 from servecheck.ci import flips, kept
 from servecheck.ci.inputs import Inputs
-from servecheck.ci.workflow import MOST, commands_off, note, outputs, summary
+from servecheck.ci.workflow import MOST, commands_off, note, outputs, say, summary
 from servecheck.errors import ServecheckError, StoreError, UnknownName, UsageError
 from servecheck.history import History
 from servecheck.model import Json
@@ -57,7 +55,7 @@ def main(words: Sequence[str], environ: Environ) -> int:
 def selftest(environ: Environ) -> int:
     """Try the instrument before it is believed."""
     if not Inputs.of(environ).selftest:
-        typer.echo("not tried: selftest is false")
+        say("not tried: selftest is false")
         return 0
     code = _servecheck("selftest")
     if code:
@@ -83,12 +81,12 @@ def fetch(environ: Environ) -> int:
         return 0
     _remember(inputs, fetched=True, commit=commit)
     if data is None:
-        typer.echo("no earlier runs" if inputs.history.way != "none" else "no history is kept")
+        say("no earlier runs" if inputs.history.way != "none" else "no history is kept")
         return 0
     inputs.history_file.write_bytes(data)
     try:
         with History(inputs.history_file) as history:
-            typer.echo(f"{len(history.runs())} earlier runs")
+            say(f"{len(history.runs())} earlier runs")
     except StoreError as error:
         note("warning", "servecheck history", f"what was kept cannot be read, so this job begins anew: {error}")
         inputs.history_file.unlink()
@@ -136,7 +134,7 @@ def _second_look(inputs: Inputs, report: RunReport) -> RunReport | None:
     dropped = ("--feature=", "--trials=", "--expect=", "--fail-on=", "--profile=")
     options = [word for word in words[:place] if not word.startswith(dropped)]
     looked = [f"--feature={row}" for row in rows]
-    typer.echo(f"a second look at {', '.join(rows)}")
+    say(f"a second look at {', '.join(rows)}")
     code = _servecheck("run", f"--out={folder}", *options, *looked, f"--trials={_LOOKS}", *words[place:])
     return read_back(folder, discover()) if code in _RAN and (folder / "run.jsonl").exists() else None
 
@@ -167,7 +165,7 @@ def comment(environ: Environ) -> int:
     """Say the answer in one comment of the pull request, the same one after each push."""
     number = _pull_request(environ)
     if number is None:
-        typer.echo("not a pull request: no comment")
+        say("not a pull request: no comment")
         return 0
     inputs = Inputs.of(environ)
     job = f"{environ.get('GITHUB_WORKFLOW', '')}/{environ.get('GITHUB_JOB', '')}"
@@ -192,7 +190,7 @@ def issue(environ: Environ) -> int:
     if inputs.history.way == "none":
         raise UsageError("issue: without a history nothing is known to have changed; set history to artifact or branch")
     if environ.get("GITHUB_BASE_REF"):
-        typer.echo("a pull request opens and closes no issue")
+        say("a pull request opens and closes no issue")
         return 0
     report = read_back(inputs.out, discover())
     where = f"/repos/{_repository(environ)}/issues"
@@ -205,14 +203,14 @@ def issue(environ: Environ) -> int:
         for todo in flips.issue_plan(report.cells, _changes(inputs), known, link=_link(environ)):
             if isinstance(todo, flips.Open):
                 github.post(where, {"title": todo.title, "body": todo.body, "labels": [flips.LABEL]})
-                typer.echo(f"opened: {todo.title}")
+                say(f"opened: {todo.title}")
                 continue
             github.post(f"{where}/{todo.number}/comments", {"body": todo.comment})
             if isinstance(todo, flips.Update):
                 github.patch(f"{where}/{todo.number}", {"title": todo.title, "body": todo.body})
             else:
                 github.patch(f"{where}/{todo.number}", {"state": "closed", "state_reason": "completed"})
-            typer.echo(f"{'rewrote' if isinstance(todo, flips.Update) else 'closed'} issue {todo.number}")
+            say(f"{'rewrote' if isinstance(todo, flips.Update) else 'closed'} issue {todo.number}")
     return 0
 
 
@@ -222,7 +220,7 @@ def keep(environ: Environ) -> int:
     if inputs.history.way == "none" or not inputs.history_file.exists():
         return 0
     if environ.get("GITHUB_BASE_REF"):
-        typer.echo("a pull request reads the history and adds nothing to it")
+        say("a pull request reads the history and adds nothing to it")
         return 0
     if not _recall(inputs).get("fetched"):
         note("warning", "servecheck history", "not kept: it could not be fetched, and would replace what is there")

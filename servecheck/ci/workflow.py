@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import typer
 
 from servecheck.report.summary import SUMMARY_LIMIT
 from servecheck.report.text import shorten, visible
 
-__all__ = ["MOST", "annotation", "commands_off", "note", "outputs", "summary"]
+__all__ = ["MOST", "annotation", "commands_off", "note", "outputs", "say", "summary"]
 
 MOST = 10
 """Annotations of one kind that GitHub shows of one step."""
@@ -28,9 +27,15 @@ def annotation(kind: str, title: str, text: str) -> str:
     return f"::{kind} title={_property(title)}::{_data(shorten(text, 2_000))}"
 
 
+def say(text: str) -> None:
+    """Print a line now: what a command begun next prints has to stand below it."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def note(kind: str, title: str, text: str) -> None:
     """Print an annotation."""
-    typer.echo(annotation(kind, title, text))
+    say(annotation(kind, title, text))
 
 
 def _data(text: str) -> str:
@@ -45,11 +50,11 @@ def _property(text: str) -> str:
 def commands_off() -> Iterator[None]:
     """While the block runs, nothing that is printed is a command, whoever says it."""
     word = secrets.token_hex(16)
-    typer.echo(f"::stop-commands::{word}")
+    say(f"::stop-commands::{word}")
     try:
         yield
     finally:
-        typer.echo(f"::{word}::")
+        say(f"::{word}::")
 
 
 def outputs(environ: Mapping[str, str], values: Mapping[str, str]) -> None:
