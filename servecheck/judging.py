@@ -78,7 +78,7 @@ def judge(
     fault = None if alone else _fault_before(canaries)
     sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
     if sick is None:
-        fault = fault or _fault_within(transcript, canaries)
+        fault = fault or _fault_within(transcript, canaries, crowd=probe.overloads)
     if fault is not None:
         return Trial(case=case, status=Status.ERROR, reason=fault.reason, fault=fault)
     if sick is not None:
@@ -138,11 +138,12 @@ def _kind(exchange: Exchange) -> FaultKind:
     return FaultKind.UNREACHABLE
 
 
-def _fault_within(transcript: Transcript, canaries: Canaries) -> Fault | None:
+def _fault_within(transcript: Transcript, canaries: Canaries, *, crowd: bool) -> Fault | None:
+    """Return what on our side or in between spoiled a trial; being turned away is no fault of a ``crowd`` we sent."""
     last = {exchange.step: exchange for exchange in transcript}.values()
     # A health route that says 503 has answered; only work that was put off makes a trial say nothing.
     busy = [exchange for exchange in last if exchange.method == "POST" and reply.is_overloaded(exchange)]
-    if busy:
+    if busy and not crowd:
         tries = busy[0].attempt
         reason = f"overloaded: {_refused(busy[0])} at step {busy[0].step!r}, {tries} times"
         return Fault(kind=FaultKind.OVERLOADED, reason=reason, evidence=tuple(exchange.id for exchange in busy))
@@ -152,7 +153,7 @@ def _fault_within(transcript: Transcript, canaries: Canaries) -> Fault | None:
         return Fault(kind=FaultKind.DENIED, reason=reason, evidence=tuple(exchange.id for exchange in denied))
     gone = [exchange for exchange in last if exchange.ending is Ending.UNREACHABLE]
     first = next((exchange for exchange in transcript if is_anomaly(exchange)), None)
-    if gone and first is gone[0]:
+    if gone and first is gone[0] and not crowd:
         # Nothing was wrong until the server could not be reached any more: nothing points to what we sent.
         reason = f"unreachable at step {gone[0].step!r}: {gone[0].detail}"
         return Fault(kind=FaultKind.UNREACHABLE, reason=reason, evidence=(gone[0].id,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -139,6 +139,11 @@ class Session(Protocol):
         ``at_once`` allows so many where a probe is about that number.
         """
 
+    async def burst(self, steps: Mapping[str, Json], path: str, *, deadline: float | None = None) -> list[Exchange]:
+        """POST all bodies, by step, at once and one time each, beyond the run's concurrency and without waiting where
+        the server is overloaded; for probes of the risk ``load`` only.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe(Generic[P]):
@@ -147,7 +152,8 @@ class Probe(Generic[P]):
     ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
     transcripts (left is the reference). ``stochastic`` probes always get three trials. ``exclusive`` probes run with
     nothing else of ours in flight on the same host. ``despite_sickness`` probes run, and judge alone, where a plain
-    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``first_use``
+    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``overloads``
+    probes send more than the server may take: being turned away is what they ask about, no fault either. ``first_use``
     probes ask what a first use costs: they run before all others, and are not looked at again, since what they used is
     no longer new. ``applies``
     returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
@@ -171,6 +177,7 @@ class Probe(Generic[P]):
     exclusive: bool = False
     stochastic: bool = False
     despite_sickness: bool = False
+    overloads: bool = False
     per_item: bool = False
     first_use: bool = False
     applies: Callable[[Endpoint, Fingerprint], str] = _always

@@ -211,6 +211,14 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="one-slot",
+        title="the server has one slot, so requests wait for each other",
+        remedy="llama.cpp: --parallel N, with N as large as the number of users at a time; the context is shared "
+        "among the slots.",
+        source="https://github.com/ggml-org/llama.cpp/tree/master/tools/server",
+        signs=(Sign(rows=("concurrency.batching",), engines=_LLAMA, fields=(("slots", "1"),)),),
+    ),
+    RootCause(
         id="more-answers-than-slots",
         title="more answers were asked for than the server has slots",
         remedy="llama.cpp: --parallel N with N at least as large as the largest n; each answer takes a slot.",

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -163,6 +163,9 @@ class Garbage:
 
     async def concurrently(self, steps: Sequence[Awaitable[Exchange]], *, at_once: int = 0) -> list[Exchange]:
         return [await step for step in steps]
+
+    async def burst(self, steps: Mapping[str, Json], path: str, *, deadline: float | None = None) -> list[Exchange]:
+        return [self._send(step, path, body, deadline) for step, body in steps.items()]
 
     def _send(self, step: str, path: str, body: Json, _: float | None) -> Exchange:
         assert len(self._sent) < 500, "a probe that garbage keeps busy for ever"

@@ -116,6 +116,13 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         cell("chat.n", S.UNSUPPORTED, "HTTP 400: “Field 'n': Value must be between 1 <= value <= 1, but got 3”"),
         LLAMA,
     ),
+    "requests wait for each other": (
+        "one-slot",
+        cell(
+            "concurrency.batching", S.UNSUPPORTED, "0 of 1 short requests passed; the server says that it has one slot"
+        ),
+        known(engine="llama.cpp", slots="1"),
+    ),
     "no embeddings": (
         "embeddings-off",
         cell("embeddings.basic", S.UNSUPPORTED, "HTTP 501: “… Start it with `--embeddings`”"),

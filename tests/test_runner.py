@@ -126,6 +126,26 @@ def test_a_probe_about_a_number_of_requests_gets_so_many_in_flight_and_the_next_
         assert max(sum(begin <= at < end for begin, end in times) for at, _ in times) == expected
 
 
+def test_a_burst_is_neither_bounded_nor_sent_again(tmp_path):
+    async def crowd(session: Session, _: Params, __: Transcript | None) -> None:
+        await session.burst({f"c{n}": message("x") for n in range(9)}, "/chat/completions")
+
+    class Busy(Odd):
+        async def reply_chat(self, request: Request) -> Reply:
+            await asyncio.sleep(0.1)
+            if b"canary" in request.body or b'"x"' not in request.body:
+                return await super().reply_chat(request)
+            return json_reply({"error": {"message": "too many"}}, 429)
+
+    probe = make_probe(drive=crowd)
+    lab = Lab(tmp_path / "run", Busy(), probes=[probe], concurrency=3)
+    lab.run()
+    mine = [exchange for exchange in sent(lab) if exchange.step.startswith("c") and exchange.step != "canary"]
+    times = intervals(mine)
+    assert [exchange.attempt for exchange in mine] == [1] * 9
+    assert max(sum(begin <= at < end for begin, end in times) for at, _ in times) == 9
+
+
 # --------------------------------------------------------------------------- trials
 
 

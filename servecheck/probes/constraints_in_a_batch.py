@@ -14,12 +14,13 @@ any two were under way together, and if not nothing is claimed. Other users' tra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Exchange, Finding, Json, Level, Outcome, Transcript
+from servecheck.model import Check, Finding, Json, Level, Outcome, Transcript
 from servecheck.probe import Params, Probe, Session
+from servecheck.probes._crowds import at_once
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
     NONCE_SCHEMA,
@@ -111,27 +112,17 @@ def judge(transcript: Transcript, _: ConstraintsInABatchParams) -> Iterator[Find
         yield alone
         return
     batch = [exchange for name in ("shaped-", "twin-", "free-") for exchange in transcript.steps(name)]
-    if _at_once(batch) < 2:
+    if at_once(batch) < 2:
         yield _PART.undetermined(_HOLDS, "no two requests were under way together", *batch[:_SHOWN])
         return
     replies = {exchange.step: reply.chat(exchange) for exchange in batch}
     shaped = {step: look for step, look in replies.items() if not step.startswith("free")}
     free = {step: look for step, look in replies.items() if step.startswith("free")}
-    yield _holds(shaped, _at_once(batch))
+    yield _holds(shaped, at_once(batch))
     yield _stays(replies)
     without = reply_at(transcript, "alone-free")
     if isinstance(without, reply.Answer) and not _ailment(without, without):
         yield _sane(free, without)
-
-
-def _at_once(batch: Sequence[Exchange]) -> int:
-    """Return how many exchanges were under way at the same time, at most."""
-    edges = [(one.sent, 1) for one in batch] + [(one.sent + one.ended_at, -1) for one in batch]
-    most = now = 0
-    for _, step in sorted(edges):
-        now += step
-        most = max(most, now)
-    return most
 
 
 def _holds(shaped: dict[str, reply.Reply], at_once: int) -> Finding:

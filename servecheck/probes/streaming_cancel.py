@@ -24,8 +24,8 @@ from pydantic import Field
 from servecheck.model import Check, Ending, Exchange, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._running import find_source, read, running
 from servecheck.read import reply, sse
-from servecheck.read.series import running_in_loads, running_in_metrics, running_in_slots
 from servecheck.read.text import dig, number, parse, quote, string
 
 __all__ = ["PROBE"]
@@ -46,8 +46,6 @@ _POLL_SECONDS = 0.15
 _AFTER = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
 _OK = 200
 _SLOWER, _LATER_SECONDS = 3.0, 3.0
-_SOURCES = {"vllm": ("metrics",), "sglang": ("loads",), "llama.cpp": ("slots", "metrics")}
-_ANY_SOURCE = ("metrics", "loads", "slots")
 
 
 class StreamingCancelParams(Params):
@@ -81,7 +79,7 @@ async def drive(session: Session, params: StreamingCancelParams, _: Transcript |
     room = session.fingerprint.value("max_model_len")
     most = min(params.max_tokens, int(room) // 2) if room and room.isdigit() else params.max_tokens
     tokens = min(max(events + math.ceil(rate * _STILL_TO_RUN), 64), most)
-    source = await _find_source(session)
+    source = await find_source(session)
     for mode in _MODES:
         long: dict[str, Json] = {**body, "max_tokens": tokens, "stream": mode is Mode.STREAM}
         fell = await _leave(session, mode, long, events, source)
@@ -94,22 +92,6 @@ async def drive(session: Session, params: StreamingCancelParams, _: Transcript |
             return
         await _abort(session, f"own-left-{place}", left, seconds=60.0, events=_OWN_EVENTS)
         await session.chat(f"own-next-{place}", {**body, "max_tokens": _SHORT_TOKENS})
-
-
-async def _find_source(session: Session) -> str:
-    """Return the first place where a count of running requests can be read, an empty string where there is none."""
-    for source in _SOURCES.get(session.fingerprint.value("engine") or "", _ANY_SOURCE):
-        if _running(await _read(session, source, f"look-{source}"), session.transcript) is not None:
-            return source
-    return ""
-
-
-async def _read(session: Session, source: str, step: str) -> Exchange:
-    if source == "loads":
-        return await session.get(step, "/loads", deadline=15)
-    if source == "slots":
-        return await session.get_server(step, "/slots", deadline=15)
-    return await session.metrics(step)
 
 
 async def _leave(session: Session, mode: Mode, long: dict[str, Json], events: int, source: str) -> bool:
@@ -128,7 +110,7 @@ async def _leave(session: Session, mode: Mode, long: dict[str, Json], events: in
     async def watch() -> Exchange:
         place = 1
         while True:
-            exchange = await _read(session, source, f"{mode}-seen-{place}")
+            exchange = await read(session, source, f"{mode}-seen-{place}")
             if gone or _seen_running(session.transcript, mode):
                 return exchange
             place += 1
@@ -137,13 +119,13 @@ async def _leave(session: Session, mode: Mode, long: dict[str, Json], events: in
     if not source:
         await start()
         return False
-    await _read(session, source, f"{mode}-base")
+    await read(session, source, f"{mode}-base")
     await session.concurrently([start(), watch()])
     waited = 0.0
     for place, at in enumerate(_after(mode), start=1):
         await session.wait(at - waited)
         waited = at
-        await _read(session, source, f"{mode}-after-{place}")
+        await read(session, source, f"{mode}-after-{place}")
         if _fell(session.transcript, mode) is not None:
             return True
     return False
@@ -160,8 +142,8 @@ async def _settle(session: Session, mode: Mode, source: str, *, seconds: float) 
     """Wait until what was left has ended: it would slow down whatever comes next."""
     for place in range(1, math.ceil(seconds / 2) + 1):
         await session.wait(2.0)
-        exchange = await _read(session, source, f"{mode}-settle-{place}")
-        if (_running(exchange, session.transcript) or 0) <= (_base(session.transcript, mode) or 0):
+        exchange = await read(session, source, f"{mode}-settle-{place}")
+        if (running(exchange, session.transcript) or 0) <= (_base(session.transcript, mode) or 0):
             return
 
 
@@ -174,19 +156,8 @@ def _limit(mode: Mode) -> float:
     return _STREAM_SECONDS if mode is Mode.STREAM else _WHOLE_SECONDS
 
 
-def _running(exchange: Exchange | None, transcript: Transcript) -> int | None:
-    """Return how many requests ran when an exchange was made."""
-    if exchange is None:
-        return None
-    if exchange.url.endswith("/loads"):
-        return running_in_loads(exchange)
-    if exchange.url.endswith("/slots"):
-        return running_in_slots(exchange)
-    return running_in_metrics(exchange, transcript.fingerprint)
-
-
 def _base(transcript: Transcript, mode: Mode) -> int | None:
-    return _running(transcript.get(f"{mode}-base"), transcript)
+    return running(transcript.get(f"{mode}-base"), transcript)
 
 
 def _seen_running(transcript: Transcript, mode: Mode) -> Exchange | None:
@@ -195,7 +166,7 @@ def _seen_running(transcript: Transcript, mode: Mode) -> Exchange | None:
     if base is None:
         return None
     for exchange in transcript.steps(f"{mode}-seen-"):
-        count = _running(exchange, transcript)
+        count = running(exchange, transcript)
         if count is not None and count > base:
             return exchange
     return None
@@ -208,7 +179,7 @@ def _fell(transcript: Transcript, mode: Mode) -> tuple[float, Exchange] | None:
         return None
     hung_up = left.sent + left.ended_at
     for exchange in transcript.steps(f"{mode}-after-"):
-        count = _running(exchange, transcript)
+        count = running(exchange, transcript)
         if count is not None and count <= base:
             return exchange.sent + exchange.ended_at - hung_up, exchange
     return None
@@ -300,17 +271,17 @@ def _remaining(transcript: Transcript, left: Exchange) -> float:
 
 def _by_count(part: Part, transcript: Transcript, left: _Left) -> Finding:
     limit = _limit(left.mode)
-    counts = [_running(each, transcript) for each in left.after]
+    counts = [running(each, transcript) for each in left.after]
     around = [*([left.seen] if left.seen else []), left.exchange, *left.after]
     figures = {"base": left.base, "remaining_s": round(left.remaining, 1)}
     if left.seen is None:
         why = f"it was never seen running (always {left.base}), so nothing can be seen of its end"
         return part.undetermined(_STOPS, why, left.exchange, *transcript.steps(f"{left.mode}-seen-"), **figures)
-    ran = _running(left.seen, transcript)
+    ran = running(left.seen, transcript)
     said = f"{ran} running ({left.base} before)"
     if left.fell is not None:
         seconds, shown = left.fell
-        said += f", back to {_running(shown, transcript)} {seconds:.2f} s after we hung up"
+        said += f", back to {running(shown, transcript)} {seconds:.2f} s after we hung up"
         figures["fell_after_s"] = round(seconds, 3)
         if seconds > left.remaining / 2:
             why = f"{said}; it may have ended by itself in that time"

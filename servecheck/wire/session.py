@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Literal
@@ -176,6 +176,16 @@ class WireSession:
                 raise exchange
         return [exchange for exchange in ended if isinstance(exchange, Exchange)]
 
+    async def burst(self, steps: Mapping[str, Json], path: str, *, deadline: float | None = None) -> list[Exchange]:
+        """POST all bodies at once, each one time, whatever the run's concurrency."""
+        url = self.endpoint.base_url + path
+        return await self.concurrently(
+            [
+                self._send(step, "POST", url, self._json(body), deadline=deadline, pushy=True)
+                for step, body in steps.items()
+            ]
+        )
+
     def _json(self, body: Json) -> bytes:
         if isinstance(body, dict) and "model" not in body and self.endpoint.model is not None:
             body = {"model": self.endpoint.model, **body}
@@ -197,6 +207,7 @@ class WireSession:
         hang_up: HangUp | None = None,
         anonymous: bool = False,
         headers: tuple[tuple[str, str], ...] = (),
+        pushy: bool = False,
     ) -> Exchange:
         """Send, and again while the server says that it is overloaded; every attempt is recorded."""
 
@@ -220,6 +231,8 @@ class WireSession:
             self._record(exchange)
             return exchange
 
+        if pushy:  # what a server says of too much is what was asked for: neither bounded nor sent again
+            return await attempt(1)
         async with self._gate:
             if method != "POST":  # a health route that answers 503 has answered
                 return await attempt(1)

@@ -9,10 +9,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Cut, Event, Reply, Request
 from servecheck.reference.base import Answer, Tally
+from servecheck.reference.cache import PrefixCache
 from servecheck.reference.engine import Delta, Job, Prompt
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
@@ -33,7 +35,7 @@ def _hits(job: Job) -> bool:
     return any(prompt.cached for prompt in job.prompts)
 
 
-class _NoMetrics(ReferenceServer):
+class NoMetrics(ReferenceServer):
     """Base of servers that neither report cached tokens nor have metrics, so that only time can tell."""
 
     async def reply_metrics(self, request: Request) -> Reply:
@@ -70,6 +72,26 @@ class OnlyTheHeader(ReferenceServer):
     def lookup_cached(self, job: Job, prompt: Prompt) -> int:
         """Stop after one block."""
         return min(super().lookup_cached(job, prompt), self.cache.block)
+
+
+class TwoReplicas(ReferenceServer):
+    """Is two servers behind one address, taken in turn, each with a prefix cache of its own."""
+
+    def __init__(self, **config: Any) -> None:  # noqa: ANN401
+        super().__init__(**config)
+        self.caches = [PrefixCache(block=self.cache.block, capacity=self.cache.capacity) for _ in range(2)]
+        self.turns: dict[str, int] = {}
+
+    def _mine(self, job: Job) -> PrefixCache:
+        return self.caches[self.turns.setdefault(job.id, len(self.turns)) % 2]
+
+    def lookup_cached(self, job: Job, prompt: Prompt) -> int:
+        """Look into one of them."""
+        return self._mine(job).cached(job.salt, prompt.ids)
+
+    def store_cached(self, job: Job, ids: Sequence[int]) -> None:
+        """Remember in that one only."""
+        self._mine(job).store(job.salt, ids)
 
 
 # --------------------------------------------------------------------------- broken: not apart, not true
@@ -129,7 +151,7 @@ class StaleConversation(FirstBlockIgnored):
         return 0
 
 
-class SharedInSilence(FirstBlockIgnored, _NoMetrics):
+class SharedInSilence(FirstBlockIgnored, NoMetrics):
     """Shares its cache between prompts that begin differently, and reports nothing: only its speed shows it."""
 
 
@@ -169,7 +191,7 @@ class DiesOnAHit(ReferenceServer):
         return Reply(headers=_JSON, body=half())
 
 
-class DiesStreamingAHit(_NoMetrics):
+class DiesStreamingAHit(NoMetrics):
     """Reports nothing, and ends a stream with an error event when some of its prompt came from the cache."""
 
     async def chunks(self, job: Job) -> AsyncIterator[Event]:
@@ -232,11 +254,11 @@ class NullButCounted(ReferenceServer):
     """Reports ``null``, which is not zero: its counters show the hits."""
 
 
-class NullAndFast(_NoMetrics):
+class NullAndFast(NoMetrics):
     """Reports ``null`` and has no metrics; the second prompt is fast."""
 
 
-class EarlyRole(_NoMetrics):
+class EarlyRole(NoMetrics):
     """Sends the chunk with the role before it has read the prompt, so that the first event says nothing of time."""
 
     async def chunks(self, job: Job) -> AsyncIterator[Event]:
@@ -249,7 +271,7 @@ class EarlyRole(_NoMetrics):
             first = False
 
 
-class ManyTokensAChunk(_NoMetrics):
+class ManyTokensAChunk(NoMetrics):
     """Reports nothing, and sends all it has in one chunk with the finish."""
 
     async def deltas(self, job: Job) -> AsyncIterator[Delta]:
@@ -279,6 +301,21 @@ class AbsentOnAMiss(ReferenceServer):
         made = super().usage(job, tally)
         if not self.cached_tokens(job):
             del made["prompt_tokens_details"]
+        return made
+
+
+class OnlyInMetaInfo(NoMetrics):
+    """Says nothing in usage and has no metrics, but tells whoever asks for its details."""
+
+    def models_list(self) -> Event:
+        """Be an engine that has such details."""
+        return {**super().models_list(), "data": [{**self.model_entry(), "owned_by": "sglang"}]}
+
+    def chat_choice(self, job: Job, answer: Answer) -> Event:
+        """Add them."""
+        made = super().chat_choice(job, answer)
+        if job.body.get("return_meta_info"):
+            made["meta_info"] = {"cached_tokens": self.cached_tokens(job)}
         return made
 
 
@@ -345,6 +382,7 @@ class SGLangNames(ReferenceServer):
 
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _REUSED, _CONTROL = "same-prefix-is-reused", "other-prefix-is-not-reused"
+_EVERY = "every-try-is-reused"
 _SILENT = {"reports_cached": False}
 
 MUTANTS = (
@@ -352,6 +390,11 @@ MUTANTS = (
     Mutant(id="no-cache-counted", server=NoCacheCounted, trips=((_REUSED, _N),), config=_SILENT),
     Mutant(id="cache-off", server=CacheOff, trips=((_REUSED, _R),)),
     Mutant(id="only-the-header", server=OnlyTheHeader, trips=((_REUSED, _N),)),
+    Mutant(
+        id="two-replicas",
+        server=TwoReplicas,
+        trips=((_EVERY, _V), (_REUSED, Outcome.HELD)),
+    ),
     Mutant(id="claims-every-hit", server=ClaimsEveryHit, trips=((_CONTROL, _V),)),
     Mutant(id="counts-every-hit", server=CountsEveryHit, trips=((_CONTROL, _V),), config=_SILENT),
     Mutant(id="adds-up", server=AddsUp, trips=((_REUSED, _V),), source="vllm-project/vllm-omni#2313"),
@@ -395,6 +438,7 @@ HARMLESS = (
     Harmless(id="many-tokens-a-chunk", server=ManyTokensAChunk, config=_SILENT),
     Harmless(id="header-always-cached", server=HeaderAlwaysCached),
     Harmless(id="absent-on-a-miss", server=AbsentOnAMiss),
+    Harmless(id="only-in-meta-info", server=OnlyInMetaInfo, config=_SILENT),
     Harmless(id="big-blocks", server=BigBlocks, config={"block": 128}),
     Harmless(id="single-tokens", server=SingleTokens, config={"block": 1}),
     Harmless(id="zero-but-counted", server=ZeroButCounted, source="gpustack/gpustack#5189"),

@@ -17,7 +17,7 @@ from servecheck.reference.server import ReferenceServer
 __all__ = ["HARMLESS", "MUTANTS"]
 
 
-class _Detached(ReferenceServer):
+class Detached(ReferenceServer):
     """Generates in a task of its own, which outlives the client by ``linger`` seconds, for ever by default."""
 
     linger: float | None = None
@@ -49,11 +49,11 @@ class _Detached(ReferenceServer):
                 asyncio.get_running_loop().call_later(self.linger, task.cancel)
 
 
-class KeepsRunning(_Detached):
+class KeepsRunning(Detached):
     """Finishes every answer, whether the client is still there or not."""
 
 
-class KeepsStreamRunning(_Detached):
+class KeepsStreamRunning(Detached):
     """Finishes streams that nobody reads; whole replies end with their clients."""
 
     def detaches(self, job: Job) -> bool:
@@ -61,7 +61,7 @@ class KeepsStreamRunning(_Detached):
         return job.stream
 
 
-class KeepsWholeRunning(_Detached):
+class KeepsWholeRunning(Detached):
     """Finishes whole replies that nobody waits for; streams end with their clients."""
 
     def detaches(self, job: Job) -> bool:
@@ -69,7 +69,7 @@ class KeepsWholeRunning(_Detached):
         return not job.stream
 
 
-class KeepsRunningUnseen(_Detached):
+class KeepsRunningUnseen(Detached):
     """Finishes every answer on its only slot and shows no metrics: only the next request tells."""
 
     async def reply_metrics(self, _: Request) -> Reply:
@@ -181,7 +181,7 @@ class OneIdForAll(ReferenceServer):
         return {**super().completion(job, answers), "id": "chatcmpl-0"}
 
 
-class SlowToNotice(_Detached):
+class SlowToNotice(Detached):
     """Looks for lost clients every few seconds only, as one engine does."""
 
     linger = 3.4
