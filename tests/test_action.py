@@ -269,6 +269,25 @@ def test_a_pull_request_gets_one_comment_and_leaves_history_and_issues_alone(tmp
     assert {1, 2} == set(github.comments)
 
 
+def test_a_second_use_in_a_job_begins_without_what_the_first_left(tmp_path, github, capsys):
+    github.upload("one", sqlite(tmp_path / "history.sqlite"))
+    environ = Job(tmp_path, github).environ() | {"INPUT_HISTORY": "artifact"}
+    assert ci.main(["fetch"], environ | {"INPUT_HISTORY_NAME": "one"}) == 0
+    assert ci.main(["fetch"], environ | {"INPUT_HISTORY_NAME": "other"}) == 0
+    assert capsys.readouterr().out.splitlines() == ["0 earlier runs", "no earlier runs"]
+    assert not Inputs.of(environ).history_file.exists()
+
+
+def test_a_history_that_cannot_be_read_is_begun_anew(tmp_path, github, capsys):
+    file = tmp_path / "history.sqlite"
+    file.write_bytes(b"not a database, " * 100)
+    github.upload("servecheck-history", file)
+    environ = Job(tmp_path, github).environ() | {"INPUT_HISTORY": "artifact"}
+    assert ci.main(["fetch"], environ) == 0
+    assert "what was kept cannot be read" in capsys.readouterr().out
+    assert not Inputs.of(environ).history_file.exists()
+
+
 def test_what_github_forbids_is_a_warning_and_not_a_finding(tmp_path, github, in_process, capsys):
     github.refuse = 403
     found, _ = Nights(tmp_path, github).night(ReferenceServer())

@@ -68,6 +68,8 @@ def fetch(environ: Environ) -> int:
     inputs = Inputs.of(environ)
     data, commit = None, ""
     inputs.work.mkdir(parents=True, exist_ok=True)
+    for left in (_memory(inputs), inputs.history_file):  # by another use of the action in the same job
+        left.unlink(missing_ok=True)
     try:
         if inputs.history.way == "artifact":
             with _github(environ) as github:
