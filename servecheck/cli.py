@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -25,11 +26,14 @@ if TYPE_CHECKING:  # imported where they are used, so that --help does not wait 
     from types import TracebackType
 
     from servecheck.budget import Budget
+    from servecheck.declared import Matrix
     from servecheck.expectations import Expectation
+    from servecheck.join import Recorded
     from servecheck.plan import Plan, Settings
     from servecheck.probe import Params, Probe
     from servecheck.profiles import Profile
     from servecheck.report.data import RunReport
+    from servecheck.report.framing import Framing
     from servecheck.run import Connect
     from servecheck.scenario import Scenario
     from servecheck.workload import Workload
@@ -112,6 +116,10 @@ ProfileName = Annotated[
 ExpectFile = Annotated[
     Path | None, typer.Option("--expect", help="Known deviations (servecheck expect writes them); exit code only.")
 ]
+Declared = Annotated[
+    list[str] | None,
+    typer.Option("--declared", help="NAME=FILE-or-URL: a support matrix, tpu-inference's CSV or your YAML, beside it."),
+]
 HistoryFile = Annotated[
     Path | None, typer.Option("--history", help="A file that keeps the runs; the report says what changed.")
 ]
@@ -137,6 +145,21 @@ WorkloadFile = Annotated[
 Traffic = Annotated[
     Path | None,
     typer.Option("--traffic", help="Lengths of prompts and answers, JSONL or CSV: which share would meet a stall."),
+]
+Title = Annotated[str | None, typer.Option("--title", help="A title of your own for the report.")]
+Context_ = Annotated[
+    Path | None,
+    typer.Option("--context", help="A text file that the report shows first: what is to be decided, and why."),
+]
+Bench = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bench",
+        help="NAME=FILE: what GuideLLM, AIPerf, vllm bench serve or sglang.bench_serving measured of that endpoint.",
+    ),
+]
+Redact = Annotated[
+    bool, typer.Option("--redact-bodies", help="Reports without what was sent and what came back; run.jsonl keeps it.")
 ]
 BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
 
@@ -164,6 +187,7 @@ def run(
     scenario: ScenarioPath = None,
     profile: ProfileName = None,
     expect: ExpectFile = None,
+    declared: Declared = None,
     history: HistoryFile = None,
     workload: WorkloadFile = None,
     trials: Trials = None,
@@ -176,6 +200,14 @@ def run(
     budget: BudgetText = "",
     seed: Seed = None,
     traffic: Traffic = None,
+    title: Title = None,
+    context_file: Context_ = None,
+    bench: Bench = None,
+    redact_bodies: Redact = False,
+    recorded: Annotated[
+        str | None,
+        typer.Option("--recorded", help="A recorded run, or FOLDER:ENDPOINT, as the reference: see record."),
+    ] = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -183,12 +215,17 @@ def run(
     """Probe one or more endpoints and write a report; with two or more, compare them with the reference."""
     from servecheck import endpoints as endpoint_list
     from servecheck.budget import Budget
+    from servecheck.join import recording
     from servecheck.run import connector, plan_of
 
     _fail_on(fail_on)
     limits = Budget.parse(budget)
     needs = _profile(profile)
     expected = _expected(expect)
+    framed = _framing(title, context_file, bench, redact_bodies)
+    left = None
+    if recorded is not None and reference is not None:
+        raise UsageError("--recorded names the reference, so there is no room for --reference")
     if resume is not None:
         _nothing_new_when_resuming(context)
         plan = plan_of(resume, _probes())
@@ -197,18 +234,22 @@ def run(
             endpoint or [],
             file=endpoints,
             models=model or [],
-            reference=reference,
+            reference=reference if recorded is None else "none",
             api_key_envs=api_key_env or [],
             headers=header or [],
             environ=os.environ,
             allow_insecure_key=allow_insecure_key,
         )
+        left = recording(recorded, [one.name for one in found]) if recorded is not None else None
         # Words that an earlier run has sent are in the server's prefix cache, and a right server would look wrong.
         settings = _settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
         if needs is not None and not feature and not _given(context, "suite"):
             feature = [*needs.rows, *(limit.row for limit in needs.limits), "identity.*", "quantization.identity"]
-        plan = _plan(found, settings, feature, scenario, workload, traffic)
+        plan = _plan(found, settings, feature, scenario, workload, traffic, recorded=left is not None)
+        _say_formats(plan, quiet=quiet or as_json)
         _say_workload(plan, quiet=quiet or as_json or dry_run)
+    _of_this_run(framed, [each.name for each in plan.endpoints])
+    matrices = _matrices(declared, {each.name: each.model for each in plan.endpoints})
     if dry_run:
         _print_plan(plan)
         return
@@ -224,8 +265,58 @@ def run(
         profile=needs,
         expected=expected or (),
         history=history,
+        matrices=matrices or (),
+        framing=framed,
+        recorded=left,
     )
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
+
+
+@app.command()
+def record(
+    endpoint: Annotated[list[str] | None, typer.Argument(help="NAME=URL or a URL; one.")] = None,
+    transformers: Annotated[
+        Path | None, typer.Option("--transformers", help="A model folder, loaded in this process (extra transformers).")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="The torch device for --transformers.")] = "cpu",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="For --transformers: bfloat16, float16 or float32.")
+    ] = "bfloat16",
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model's name.")] = None,
+    api_key_env: Annotated[str | None, typer.Option("--api-key-env", help="VARIABLE that holds the key.")] = None,
+    header: Header = None,
+    allow: Allow = None,
+    deadline: Deadline = 300.0,
+    wait_ready: WaitReady = 0.0,
+    out: Out = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Record the reference side of comparisons once, for run --recorded and for compare."""
+    from servecheck import endpoints as endpoint_list
+    from servecheck import recordings
+    from servecheck.budget import Budget
+    from servecheck.run import connector
+    from servecheck.store import must_be_free
+
+    folder = out or Path("runs") / f"record-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    must_be_free(folder)
+    if transformers is not None and endpoint:
+        raise UsageError("record takes an endpoint or --transformers, not both")
+    if transformers is not None:
+        one, connect = recordings.in_process(transformers, device=device, dtype=dtype, name=model)
+        allow = ["dangerous"]  # what ends an engine that others use: here nobody else does
+    else:
+        named, keys = [model] if model else [], [api_key_env] if api_key_env else []
+        found = endpoint_list.resolve(
+            endpoint or [], models=named, api_key_envs=keys, headers=header or [], environ=os.environ
+        )
+        one, connect = recordings.alone(found), connector(os.environ)
+    settings = _settings("standard", 1, deadline, wait_ready, allow, secrets.token_hex(8))
+    plan = _plan([one], settings, [*recordings.ROWS], None, None)
+    _say(_cost(plan), quiet=quiet or as_json)
+    report = _carry_out(plan, folder, connect, Budget(), quiet or as_json)
+    raise typer.Exit(_finish(report, folder, None, as_json=as_json))
 
 
 _WHILE_RESUMING = frozenset({"resume", "history", "budget", "fail_on", "dry_run", "quiet", "as_json"})
@@ -373,6 +464,8 @@ def _plan(
     paths: list[Path] | None,
     workload: Path | None,
     traffic: Path | None = None,
+    *,
+    recorded: bool = False,
 ) -> Plan:
     from servecheck import features, plan, scenario
     from servecheck import traffic as samples
@@ -383,8 +476,45 @@ def _plan(
     if traffic is not None:
         chosen = plan.with_traffic(chosen, samples.load(traffic).prompts)
     return plan.make(
-        found, chosen, _probes(), settings=settings, globs=feature or [], given=_chosen(paths), workload=own
+        found,
+        chosen,
+        _probes(),
+        settings=settings,
+        globs=feature or [],
+        given=_chosen(paths),
+        workload=own,
+        recorded=recorded,
     )
+
+
+def _say_formats(plan: Plan, *, quiet: bool) -> None:
+    """Say what is known of the formats of weights before anything is sent: a server that cannot load them is none."""
+    from servecheck import formats
+
+    for endpoint in plan.endpoints:
+        for line in formats.before(endpoint):
+            _say(f"warning: {line}", quiet=quiet)
+
+
+def _served(folder: Path) -> dict[str, str | None]:
+    from servecheck.store import RunReader
+
+    return {endpoint.name: endpoint.model for endpoint, _ in RunReader(folder).endpoints()}
+
+
+def _matrices(given: Sequence[str] | None, models: Mapping[str, str | None]) -> Sequence[Matrix] | None:
+    """Return the support matrices that are given, read or fetched; ``models`` is what each endpoint serves."""
+    if not given:
+        return None
+    from servecheck import declared, features
+    from servecheck.wire.github import fetch_file
+
+    return [
+        declared.read(
+            name, place, features=features.BY_ID, model=models[name], fetch=lambda url: asyncio.run(fetch_file(url))
+        )
+        for name, place in declared.requested(given, [*models])
+    ]
 
 
 def _say_workload(plan: Plan, *, quiet: bool) -> None:
@@ -404,6 +534,24 @@ def _profile(name: str | None) -> Profile | None:
     for scenario in _builtin_scenarios():
         checks.setdefault(scenario.feature, set()).update(check.id for check in probes[scenario.probe].checks)
     return profiles.find(name, features=features.BY_ID, checks=checks)
+
+
+def _framing(title: str | None, context: Path | None, bench: list[str] | None, redact: bool) -> Framing:
+    from servecheck.report.framing import framing
+
+    return framing(title=title, context=context, benchmarks=bench or [], redact=redact)
+
+
+def _of_this_run(framed: Framing, names: Sequence[str]) -> None:
+    for each in framed.benchmarks:
+        if each.endpoint not in names:
+            raise UnknownName("endpoint", each.endpoint, names)
+
+
+def _framed(found: RunReport, framed: Framing) -> RunReport:
+    """Return a run with what this command adds to its report."""
+    _of_this_run(framed, [subject.name for subject in found.subjects])
+    return dataclasses.replace(found, framing=framed.over(found.framing))
 
 
 def _expected(path: Path | None) -> Sequence[Expectation] | None:
@@ -452,6 +600,9 @@ def _carry_out(
     profile: Profile | None = None,
     expected: Sequence[Expectation] = (),
     history: Path | None = None,
+    framing: Framing | None = None,
+    matrices: Sequence[Matrix] = (),
+    recorded: Recorded | None = None,
 ) -> RunReport:
     from servecheck import run as runs
     from servecheck.history import History, previous_of
@@ -484,6 +635,9 @@ def _carry_out(
                     profile=profile,
                     expected=expected,
                     previous=previous,
+                    framing=framing,
+                    matrices=matrices,
+                    recorded=recorded,
                 )
             )
         done = True
@@ -556,6 +710,11 @@ def judge(
     folder: RunFolder,
     profile: ProfileName = None,
     expect: ExpectFile = None,
+    declared: Declared = None,
+    title: Title = None,
+    context_file: Context_ = None,
+    bench: Bench = None,
+    redact_bodies: Redact = False,
     fail_on: FailOn = None,
     as_json: AsJson = False,
 ) -> None:
@@ -565,7 +724,10 @@ def judge(
     from servecheck.wire.curl import render
 
     _fail_on(fail_on)
-    report = read_back(folder, _probes(), profile=_profile(profile), expected=_expected(expect))
+    matrices = _matrices(declared, _served(folder)) if declared else None
+    framed = _framing(title, context_file, bench, redact_bodies)
+    found = read_back(folder, _probes(), profile=_profile(profile), expected=_expected(expect), matrices=matrices)
+    report = _framed(found, framed)
     write_all(report, folder, render)
     raise typer.Exit(_finish(report, folder, fail_on, as_json=as_json))
 
@@ -686,7 +848,11 @@ def history_(
 @app.command()
 def report(
     folder: RunFolder,
-    form: Annotated[str, typer.Option("--format", help="md, html, json, junit or summary.")] = "md",
+    form: Annotated[str, typer.Option("--format", help="md, html, json, junit, summary, csv or github.")] = "md",
+    title: Title = None,
+    context_file: Context_ = None,
+    bench: Bench = None,
+    redact_bodies: Redact = False,
 ) -> None:
     """Print the report of a recorded run."""
     from servecheck.report.files import FORMATS, rendered
@@ -695,7 +861,39 @@ def report(
 
     if form not in FORMATS:
         raise UnknownName("format", form, FORMATS)
-    typer.echo(rendered(read_back(folder, _probes()), form, render), nl=False)
+    framed = _framing(title, context_file, bench, redact_bodies)
+    typer.echo(rendered(_framed(read_back(folder, _probes()), framed), form, render), nl=False)
+
+
+@app.command()
+def issues(
+    folder: Annotated[Path | None, typer.Argument(help="A run folder: its engines, stacks, models and rows.")] = None,
+    repo: Annotated[
+        list[str] | None, typer.Option("--repo", help="OWNER/NAME, instead of those of the engine.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model's id; its name is a guess.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="The model's config.json, which says it.")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="vllm, sglang and the like.")] = None,
+    stack: Annotated[str | None, typer.Option("--stack", help="tpu-inference, torchtpu or sgl-jax.")] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", help="An export by gh issue list --json; nothing is asked.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Find open upstream issues that touch a model's architecture or a row that fails. Asks GitHub; GITHUB_TOKEN."""
+    from servecheck.upstream import Wanted, find
+
+    report = None
+    if folder is not None:
+        from servecheck.run import read_back
+
+        report = read_back(folder, _probes())
+    wanted = Wanted(
+        report=report, repositories=tuple(repo or ()), model=model, config=config, engine=engine, stack=stack
+    )
+    found = find(wanted, from_file=from_file, environ=os.environ)
+    typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False) if as_json else found.told())
+    raise typer.Exit(EXIT_COULD_NOT_TELL if found.looked.not_asked else 0)
 
 
 @app.command()
@@ -760,16 +958,16 @@ def list_features(form: Form = "text", as_json: Json_ = False) -> None:
 
 @lists.command("probes")
 def list_probes(form: Form = "text", as_json: Json_ = False) -> None:
-    """Every probe, with its checks and its cost per trial."""
+    """Every probe, with its checks and what a trial of its dearest scenario costs."""
+    from servecheck import suites
+
     rows = [
         {
             "id": probe.id,
             "title": probe.doc.strip().splitlines()[0],
             "risk": probe.risk.value,
             "checks": [check.id for check in probe.checks],
-            "requests": probe.requests,
-            "prompt_tokens": probe.prompt_tokens,
-            "output_tokens": probe.output_tokens,
+            **suites.dearest(probe, _scenarios(None)),
         }
         for probe in _probes().values()
     ]
@@ -778,19 +976,31 @@ def list_probes(form: Form = "text", as_json: Json_ = False) -> None:
 
 @lists.command("scenarios")
 def list_scenarios(form: Form = "text", as_json: Json_ = False) -> None:
-    """The built-in scenarios."""
-    rows = [
-        {
-            "id": scenario.id,
-            "title": scenario.title,
-            "feature": scenario.feature,
-            "probe": scenario.probe,
-            "tags": list(scenario.tags),
-            "trials": scenario.trials,
-        }
-        for scenario in _scenarios(None)
-    ]
-    _listed(rows, lambda row: f"{row['id']:30} {row['feature']:34} {row['title']}", form, as_json)
+    """The built-in scenarios, with their suites and what one look costs."""
+    from servecheck import suites
+
+    def line(row: dict[str, Any]) -> str:
+        cost = f"{row['requests']}/{row['prompt_tokens']}/{row['output_tokens']}"
+        return f"{row['id']:44} {row['feature']:30} {cost:>15}  {' '.join(row['suites']) or row['risk']}"
+
+    _listed(suites.scenario_rows(_scenarios(None), _probes()), line, form, as_json)
+    if not as_json and form == "text":
+        typer.echo("\nCosts are requests/prompt tokens/generated tokens. By suite:\n")
+        list_suites()
+
+
+@lists.command("suites")
+def list_suites(form: Form = "text", as_json: Json_ = False) -> None:
+    """What --suite takes, and what each costs."""
+    from servecheck import suites
+
+    def line(row: dict[str, Any]) -> str:
+        size = f"{row['features']} rows, {row['scenarios']} scenarios"
+        return f"{row['id']:10} {size:26} {suites.cost_in_words(row)}: {row['about']}"
+
+    _listed(suites.suite_rows(_scenarios(None), _probes()), line, form, as_json)
+    if not as_json and form == "text":
+        typer.echo(f"\n{suites.COST_IS}")
 
 
 @lists.command("profiles")
@@ -861,12 +1071,17 @@ def _explain_row(feature: str) -> None:
 
 @app.command()
 def schema(
-    name: Annotated[str, typer.Argument(help="scenario, results, endpoints, expectations, profile or workload.")],
+    name: Annotated[
+        str, typer.Argument(help="scenario, results, endpoints, expectations, profile, workload or declared.")
+    ],
 ) -> None:
     """Print a published JSON Schema."""
     from importlib.resources import files
 
-    names = ("scenario", "results", "endpoints", "expectations", "profile", "workload")
+    names = (
+        *("scenario", "results", "endpoints", "expectations", "profile", "workload"),
+        *("declared", "known-issues", "formats"),
+    )
     if name not in names:
         raise UnknownName("schema", name, names)
     typer.echo(files("servecheck.schema").joinpath(f"{name}.v1.json").read_text("utf-8"), nl=False)

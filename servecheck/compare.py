@@ -21,6 +21,7 @@ from servecheck.model import (
     Outcome,
     Status,
 )
+from servecheck.read.gateway import RETRIED
 
 __all__ = ["BEST_FIRST", "Contrast", "broken_on_both", "compare", "confounders", "contrasted"]
 
@@ -233,13 +234,21 @@ def confounders(
     names = dict.fromkeys((*fingerprint_left.fields, *fingerprint_right.fields))
     facts = [(name, fingerprint_left.value(name), fingerprint_right.value(name)) for name in names]
     values: dict[str, dict[str, str | None]] = {}
-    for cell in cells:
+    every = tuple(cells)
+    for cell in every:
         # Times differ always, so they would hide among themselves what does matter.
         if cell.kind is Kind.PROPERTY and not cell.feature.startswith("performance."):
             known = cell.how is not How.UNKNOWN
             values.setdefault(cell.feature, {})[cell.endpoint] = cell.value if known else None
     facts += [(feature, sides.get(left), sides.get(right)) for feature, sides in values.items()]
+    retried = {name: sum(_retried(cell) for cell in every if cell.endpoint == name) for name in (left, right)}
+    if any(retried.values()):
+        facts.append(("rows in which a gateway tried again", str(retried[left]), str(retried[right])))
     return tuple(_differing(facts, left, right))
+
+
+def _retried(cell: Cell) -> bool:
+    return any(note.startswith(RETRIED) for note in cell.notes)
 
 
 def _differing(facts: Iterable[tuple[str, str | None, str | None]], left: str, right: str) -> Iterator[str]:

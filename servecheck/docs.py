@@ -14,9 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from servecheck import features, scenario
+from servecheck import features, scenario, suites
 from servecheck.judging import BUILT_IN_CHECKS
-from servecheck.model import Check, Feature
+from servecheck.model import Check, Feature, Json
 from servecheck.probe import Probe
 from servecheck.probes import discover
 from servecheck.reference import mutants
@@ -68,6 +68,7 @@ A *seeded fault* is a server that is right but for one thing; it counts as caugh
 said what it should, under every reference model (obedient, babbling, declining, reasoning) under which the fault can
 be seen at all. A *harmless variation* is a server that is right and looks odd; the reference server itself is one for
 every probe. It counts as flagged where any check did not hold. `servecheck selftest --all` repeats this."""
+_COSTS = ("requests", "prompt_tokens", "output_tokens")
 _MADE = "<!-- Written by `make docs` from the code; do not edit. -->\n\n"
 _COUNTS = re.compile(r"(?<=<!-- counts -->\n).*?(?=<!-- /counts -->)", re.DOTALL)
 _ISSUE = re.compile(r"\b([A-Za-z0-9][\w-]*/[A-Za-z0-9][\w.-]*)#(\d+)")
@@ -78,7 +79,7 @@ def pages(probes: Probes, scenarios: Sequence[Scenario], variants: Variants) -> 
     made = {
         "features.md": _features(scenarios),
         "checks.md": _checks(probes),
-        "scenarios.md": _scenarios(scenarios),
+        "scenarios.md": _scenarios(scenarios, probes),
         "exit-codes.md": _exit_codes(),
     }
     for probe in probes.values():
@@ -148,7 +149,7 @@ def _probe(
 ) -> str:
     summary, _, rest = probe.doc.strip().partition("\n")
     lines = [f"# `{probe.id}`", "", _authored(summary), "", *_paragraphs(rest)]
-    habits = [f"risk {probe.risk}", f"about {probe.requests} requests per trial"]
+    habits = [f"risk {probe.risk}", _about(probe, scenarios)]
     habits += ["three trials always"] if probe.stochastic else []
     habits += ["nothing else of ours in flight"] if probe.exclusive else []
     habits += ["runs on the reference first"] if probe.needs_reference else []
@@ -175,6 +176,13 @@ def _probe(
     ]
     lines += _table(["Variation", "What is odd", "Modelled on"], odd)
     return _text(lines)
+
+
+def _about(probe: Probe[Any], scenarios: Sequence[Scenario]) -> str:
+    """Return how many requests a trial of the probe's scenarios takes."""
+    counts = sorted({probe.of(each.params).requests for each in scenarios}) or [probe.requests]
+    most = f" to {counts[-1]}" if len(counts) > 1 else ""
+    return f"about {counts[0]}{most} requests per trial"
 
 
 def _parameters(probe: Probe[Any]) -> list[str]:
@@ -218,17 +226,45 @@ def _checks(probes: Probes) -> str:
     return _text(lines)
 
 
-def _scenarios(scenarios: Sequence[Scenario]) -> str:
+def _cost_of(row: Mapping[str, Json]) -> str:
+    return "/".join(str(row[name]) for name in _COSTS)
+
+
+def _suites_of(row: Mapping[str, Json]) -> str:
+    named = row["suites"]
+    return ", ".join(map(str, named)) if isinstance(named, list) and named else f"`--allow {row['risk']}`"
+
+
+def _scenarios(scenarios: Sequence[Scenario], probes: Probes) -> str:
     order = {feature.id: place for place, feature in enumerate(features.FEATURES)}
     ordered = sorted(scenarios, key=lambda each: (order[each.feature], each.id))
     lines = [
         "# Scenarios",
         "",
         _said(
-            f"The built-in suite: {len(ordered)} files in `scenarios/`. `--suite standard` runs every one whose probe",
-            "is safe, `--suite smoke` those tagged `smoke`.",
+            f"{len(ordered)} files in `scenarios/`. `servecheck list scenarios` prints the same. A core row is in the",
+            "suite `standard`; an extended row where it is cheap or breaks often. What is tagged `full` is too dear",
+            "for what it tells: it runs in the suite `full`, and where `--feature` or a profile names its row.",
         ),
+        "",
+        "## Suites",
+        "",
+        *_table(
+            ["Suite", "Rows", "Scenarios", "Requests", "Prompt tokens", "Generated tokens", "What"],
+            (
+                [
+                    f"`{row['id']}`",
+                    *(f"{row[name]:,}" for name in ("features", "scenarios", *_COSTS)),
+                    str(row["about"]),
+                ]
+                for row in suites.suite_rows(ordered, probes)
+            ),
+        ),
+        "",
+        suites.COST_IS,
+        "A scenario's cost is given as requests/prompt tokens/generated tokens.",
     ]
+    rows_of = {str(row["id"]): row for row in suites.scenario_rows(ordered, probes)}
     for group, mine in groupby(ordered, key=lambda each: each.feature.partition(".")[0]):
         rows = (
             [
@@ -236,11 +272,12 @@ def _scenarios(scenarios: Sequence[Scenario]) -> str:
                 f"`{each.feature}`",
                 f"[`{each.probe}`](probes/{each.probe}.md)",
                 each.title,
-                ", ".join(each.tags) or "–",
+                _cost_of(rows_of[each.id]),
+                _suites_of(rows_of[each.id]),
             ]
             for each in mine
         )
-        lines += ["", f"## {group}", "", *_table(["Scenario", "Row", "Probe", "Title", "Tags"], rows)]
+        lines += ["", f"## {group}", "", *_table(["Scenario", "Row", "Probe", "Title", "Cost", "Suites"], rows)]
     return _text(lines)
 
 

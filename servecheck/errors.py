@@ -7,7 +7,9 @@
     ├── NothingSelected       the selection matched nothing (exit 3)
     ├── BudgetSpent           a case may send nothing more; the runner turns it into ``skipped (budget)``
     ├── StoreError            a run folder cannot be written or read back
-    └── EngineError           the embedded engine or its weights cannot be had
+    ├── EngineError           the embedded engine or its weights cannot be had
+    └── UpstreamError         an issue tracker, or the host of a support matrix, could not be asked (exit 4)
+        └── RateLimited       it wants to be left alone until a moment that it names
 
 What a server does wrong is never an exception of this tree: it is an :class:`~servecheck.model.Exchange`
 with its ending, and later a finding.
@@ -18,16 +20,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 __all__ = [
     "BudgetSpent",
     "EngineError",
     "NothingSelected",
     "Problem",
+    "RateLimited",
     "ScenarioError",
     "ServecheckError",
     "StoreError",
     "UnknownName",
+    "UpstreamError",
     "UsageError",
     "nearest",
 ]
@@ -90,6 +95,18 @@ class StoreError(ServecheckError):
 
 class EngineError(ServecheckError):
     """The embedded engine or its weights cannot be had, with what to do about it."""
+
+
+class UpstreamError(ServecheckError):
+    """An issue tracker, or the host of a support matrix, could not be asked; says nothing of any endpoint."""
+
+
+class RateLimited(UpstreamError):
+    """A service wants to be left alone; ``again`` is when it may be asked, aware, ``None`` where it does not say."""
+
+    def __init__(self, message: str, again: datetime | None = None) -> None:
+        self.again = again
+        super().__init__(message)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from servecheck.model import Endpoint, Exchange, Fingerprint, How, Json, Known
 from servecheck.probe import Session
 from servecheck.read import reply
 from servecheck.read.text import dig, string
-from servecheck.signs import ENGINE_SIGNS, GATEWAY_SIGNS, Replies, Sign, told, vllm_fingerprint
+from servecheck.signs import ENGINE_SIGNS, GATEWAY_SIGNS, PROXIES, Replies, Sign, told, vllm_fingerprint
 
 __all__ = ["FIELDS", "Identity", "ask", "fits", "identify", "precision_in_name", "served_models"]
 
@@ -36,9 +36,10 @@ FIELDS = (
 )
 """The fields of every fingerprint, in display order. ``device`` and ``tpu_stack`` are seldom visible on the wire.
 
-Behind them stand settings that only some engines show, where they do: ``slots``, ``tool_call_parser``,
-``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``, ``gateway_version``; and whatever else
-the user declares.
+Behind them stand settings that only some engines show, where they do: ``architecture``, ``slots``,
+``tool_call_parser``, ``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``,
+``gateway_version``, and ``session_affinity`` (the header that a client sends back to stay with one replica); and
+whatever else the user declares.
 """
 
 _ANY_KIND = frozenset({"identity", "health", "metrics", "tokenize", "auth", "lora", "own"})
@@ -150,7 +151,7 @@ def identify(endpoint: Endpoint, asked: Mapping[str, Exchange], canary: Exchange
         for name, value in endpoint.declared.items()
     }
     # A gateway is what answers here, which is less than the user may know of the engine behind it.
-    behind = {"engine": gateway} if gateway.value is not None else {}
+    behind = {"engine": gateway} if gateway.value is not None and gateway.value not in PROXIES else {}
     named = {"quantization": _named_precision(replies)}
     unknown = Known(value=None, how=How.UNKNOWN)
     fields = {}
@@ -267,6 +268,8 @@ def _versions(replies: Replies, engine: str | None) -> Iterator[_Claim]:
     if engine in ("sglang", "sgl-jax"):
         path = "GET /server_info" if dig(replies.said.get("server_info"), "version") else "GET /get_server_info"
         yield "engine_version", dig(replies.settings, "version"), path
+    if engine == "transformers":  # as servecheck holds it in its own process; its server tells no version
+        yield "engine_version", dig(replies.said.get("server_info"), "version"), "version in GET /server_info"
     if engine == "llama.cpp":
         yield "engine_version", dig(replies.said.get("props"), "build_info"), "build_info in GET /props"
     if engine == "tgi":
@@ -320,6 +323,7 @@ def _settings(replies: Replies) -> Iterator[_Claim]:
 def _others(replies: Replies) -> Iterator[_Claim]:
     yield "system_fingerprint", replies.system_fingerprint, "system_fingerprint of a reply"
     yield "model", dig(replies.entry, "id"), "GET /v1/models"
+    yield "architecture", dig(replies.said.get("model_info"), "architectures", 0), "architectures in GET /model_info"
     yield "max_model_len", dig(replies.entry, "max_model_len"), "max_model_len in GET /v1/models"
     yield "max_model_len", dig(replies.entry, "meta", "n_ctx"), "meta.n_ctx in GET /v1/models"
     yield "quantization", dig(replies.entry, "meta", "ftype"), "meta.ftype in GET /v1/models"
@@ -330,6 +334,8 @@ def _others(replies: Replies) -> Iterator[_Claim]:
         if dig(model, "name") == dig(replies.entry, "id"):
             yield "max_model_len", dig(model, "ctx"), "ctx in GET /v1/stats"
     yield "gateway_version", replies.header("x-litellm-version"), "the x-litellm-version header"
+    if replies.header("x-session-token") is not None:
+        yield "session_affinity", "x-session-token", "the x-session-token header"
     if re.search(rb"^tpu_inference:", replies.metrics_text, re.MULTILINE):
         yield "tpu_stack", "tpu-inference", "tpu_inference: series in the metrics"
         yield "device", "tpu", "tpu_inference: series in the metrics"

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from servecheck import __version__, expectations, profiles
+from servecheck import __version__, declared, expectations, profiles
 from servecheck.errors import StoreError, UnknownName, UsageError
 from servecheck.expectations import Expectation
 from servecheck.model import Endpoint, Json, SkipCode
 from servecheck.profiles import Profile
 from servecheck.store import RunReader, RunWriter, to_json
 
-__all__ = ["SIDES", "Unlike", "join", "recorded_unlike"]
+__all__ = ["SIDES", "Recorded", "Unlike", "join", "recorded_unlike", "recording"]
 
 SIDES = ("left", "right")
 _RECORDING = ("started", "version", "suite", "probes_digest", "settings")
@@ -69,7 +69,7 @@ def join(
     writer.header(**_header(sides, list(command)), **asked)
     offset = 0
     for side in sides:
-        offset = _copy(side, writer, offset)
+        offset = _copy(side, writer, offset, _left_out(side, writer))
         _copy_bodies(side.reader.folder, folder)
     footers = [side.reader.footer or {} for side in sides]
     spent: dict[str, Json] = {
@@ -131,6 +131,87 @@ def _refuse_unlike(left: _Side, right: _Side, *, wanted: frozenset[Unlike]) -> N
         )
 
 
+# --------------------------------------------------------------------------- a recorded reference in a run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A recorded endpoint that a run is going to be held against: it is copied into the run's folder first."""
+
+    side: _Side
+
+    @property
+    def name(self) -> str:
+        """The name of the endpoint in the run."""
+        return self.side.name
+
+    def header(self, header: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the header of a run with the recorded endpoint as its reference, before all others."""
+        endpoints = [{**each, "reference": False} for each in _objects(header.get("endpoints"))]
+        taken = self._taken(header)
+        skips = [
+            _skip(str(each["feature"]), self.name, why)
+            for each in _objects(header.get("scenarios"))
+            if (why := self._left_out(each, taken))
+        ]
+        return {
+            **header,
+            "endpoints": [_renamed(to_json(self.side.endpoint), self.side, reference=True), *endpoints],
+            "skips": [*_objects(header.get("skips")), *skips],
+            "recorded": self.name,
+            "joined": [
+                _recording(self.side, self.side.reader.header),
+                _recording(None, header) | {"endpoint": ", ".join(str(each["name"]) for each in endpoints)},
+            ],
+        }
+
+    def copy(self, writer: RunWriter, header: Mapping[str, Json]) -> int:
+        """Copy what of the recording the run asks too, in the same way; returns the number of the last exchange."""
+        mine = {str(each["id"]) for each in _objects(self.side.reader.header.get("scenarios"))}
+        last = _copy(self.side, writer, 0, mine - self._taken(header))
+        _copy_bodies(self.side.reader.folder, writer.folder)
+        return last
+
+    def _taken(self, header: Mapping[str, Json]) -> set[str]:
+        mine = {str(each["id"]): _asked(each) for each in _objects(self.side.reader.header.get("scenarios"))}
+        return {name for each in _objects(header.get("scenarios")) if mine.get(name := str(each["id"])) == _asked(each)}
+
+    def _left_out(self, scenario: Mapping[str, Json], taken: set[str]) -> str:
+        if scenario["id"] in taken:
+            return ""
+        known = {str(each["id"]) for each in _objects(self.side.reader.header.get("scenarios"))}
+        if scenario["id"] in known:
+            return f"the recording asked this differently: scenario {scenario['id']}"
+        return f"not part of the recording {self.side.reader.folder.name}"
+
+
+def recording(text: str, names: Iterable[str]) -> Recorded:
+    """Find a recorded endpoint, as ``FOLDER`` or ``FOLDER:ENDPOINT``, to be the reference of a run of ``names``.
+
+    Raises:
+        UsageError: the recording has several endpoints and none was named, or it is not complete.
+        StoreError: the folder holds no run.
+    """
+    side = _side(text, of_several="reference")
+    if side.reader.footer is None:
+        raise UsageError(f"the recording {text} is not complete; go on with it first: --resume {text}")
+    if side.name in set(names):
+        side = _Side(reader=side.reader, endpoint=side.endpoint, name=f"{side.name}-recorded")
+    return Recorded(side=side)
+
+
+def _recording(side: _Side | None, header: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what is said of a recording, where two of them meet in one folder."""
+    named: dict[str, Json] = {"run": header.get("id")}
+    if side is not None:
+        named |= {"endpoint": side.name, "folder": side.reader.folder.name}
+    return (
+        named
+        | {name: header.get(name) for name in _RECORDING}
+        | {"trials": _object(header.get("settings")).get("trials")}
+    )
+
+
 # --------------------------------------------------------------------------- what is written
 
 
@@ -153,13 +234,16 @@ def _header(sides: tuple[_Side, _Side], command: list[str]) -> dict[str, Json]:
         "endpoints": [_renamed(to_json(side.endpoint), side, reference=side is sides[0]) for side in sides],
         "scenarios": scenarios,
         "skips": skips,
-        "joined": [
-            {"endpoint": side.name, "run": side.reader.header.get("id"), "folder": side.reader.folder.name}
-            | {name: side.reader.header.get(name) for name in _RECORDING}
-            | {"trials": _object(side.reader.header.get("settings")).get("trials")}
-            for side in sides
-        ],
+        "declared": to_json(declared.as_header(each for side in sides for each in _matrices(side))),
+        "joined": [_recording(side, side.reader.header) for side in sides],
     }
+
+
+def _matrices(side: _Side) -> Iterator[declared.Matrix]:
+    """Yield what the endpoint that takes part was declared to support, under the name that it has here."""
+    for each in declared.from_header(side.reader.header.get("declared"), {side.endpoint.name: side.name}):
+        if each.endpoint == side.name:
+            yield each
 
 
 def _scenarios(sides: tuple[_Side, _Side]) -> tuple[list[Json], list[Json]]:
@@ -198,9 +282,8 @@ def _skip(feature: str, endpoint: str | None, reason: str) -> dict[str, Json]:
     return {"feature": feature, "code": SkipCode.NOT_SELECTED, "reason": reason, "endpoint": endpoint}
 
 
-def _copy(side: _Side, writer: RunWriter, offset: int) -> int:
-    """Copy the lines of one endpoint with ids of their own; returns the highest number given."""
-    unlike = _left_out(side, writer)
+def _copy(side: _Side, writer: RunWriter, offset: int, unlike: set[str]) -> int:
+    """Copy the lines of one endpoint, but for some scenarios, with ids of their own; returns the last number given."""
     last, parts = offset, 0
     for line in side.reader.lines("endpoint", "exchange", "case", "header"):
         kind = str(line["type"])

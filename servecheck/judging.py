@@ -25,7 +25,7 @@ from servecheck.model import (
     Trial,
 )
 from servecheck.probe import Params, Probe
-from servecheck.read import reply
+from servecheck.read import gateway, reply
 from servecheck.read.text import seconds
 from servecheck.scenario import Scenario
 from servecheck.verdict import MEASURED, trial_status
@@ -87,7 +87,8 @@ def judge(
         raw = list(probe.judge(transcript, scenario.params))
         if probe.contrast is not None and reference is not None:
             raw += probe.contrast(reference, transcript, scenario.params)
-    return _trial(case, scenario, probe, raw, transcript)
+    trial = _trial(case, scenario, probe, raw, transcript)
+    return replace(trial, notes=(*trial.notes, *gateway.notes(transcript)))
 
 
 def settle_hangs(trials: Sequence[Trial]) -> tuple[Trial, ...]:
@@ -162,7 +163,8 @@ def _fault_within(transcript: Transcript, canaries: Canaries, *, crowd: bool) ->
 
 def _refused(exchange: Exchange) -> str:
     message = reply.error_message(exchange.body)
-    return f"HTTP {exchange.status} {message}".strip()
+    reason = gateway.dropped(exchange)
+    return f"HTTP {exchange.status} {message}".strip() + (f" ({reason})" if reason else "")
 
 
 def _unhealthy_after(transcript: Transcript, canaries: Canaries) -> Finding | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from servecheck import endpoints, expectations, profiles, scenario, workload
+from servecheck import declared, endpoints, expectations, formats, known_issues, profiles, scenario, workload
 from servecheck.errors import Problem, ScenarioError
 from servecheck.model import Feature
 from servecheck.probe import Probe
@@ -18,9 +18,9 @@ __all__ = ["lint"]
 def lint(paths: Iterable[Path], *, probes: Mapping[str, Probe[Any]], features: Mapping[str, Feature]) -> list[Problem]:
     """Return the problems of the files that we read, and of folders of them, file by file; empty if all is well.
 
-    Scenarios, endpoints, workloads, expectations and profiles are told apart by the format that they say they have; in
-    folders, files of any other servecheck format are passed over. Raises :class:`UsageError` for a path that does not
-    exist and a folder without YAML files.
+    Scenarios, endpoints, workloads, expectations, profiles, support matrices, known issues and tables of formats are
+    told apart by the format that they say they have; in folders, files of any other servecheck format are passed over.
+    Raises :class:`UsageError` for a path that does not exist and a folder without YAML files.
     """
     scenarios: list[Path] = []
     problems: list[Problem] = []
@@ -38,6 +38,12 @@ def lint(paths: Iterable[Path], *, probes: Mapping[str, Probe[Any]], features: M
             problems += expectations.problems_of(document, features)
         elif kind == "profile":
             problems += profiles.problems_of(document, features)
+        elif kind == "known-issues":
+            problems += known_issues.problems_of(document, features)
+        elif kind == "declared":
+            problems += declared.problems_of(document, features)
+        elif kind == "formats":
+            problems += formats.problems_of(document)
         elif kind == "workload":
             problems += workload.problems_of(document, path.parent)
         elif not kind or path in given:

@@ -7,34 +7,50 @@ from dataclasses import dataclass, replace
 
 from servecheck import features
 from servecheck.errors import NothingSelected, UnknownName
+from servecheck.identify import fits
 from servecheck.model import Endpoint, Feature, Kind, Risk, SkipCode
-from servecheck.probe import Params, Probe
+from servecheck.probe import Cost, Params, Probe
 from servecheck.scenario import Scenario
 from servecheck.workload import Planned, Workload, fill_in
 
-__all__ = ["SUITES", "Estimate", "Plan", "Settings", "Skip", "Suite", "make", "with_traffic"]
+__all__ = ["FULL_ONLY", "SUITES", "Estimate", "Plan", "Settings", "Skip", "Suite", "make", "of_suite", "with_traffic"]
+
+
+FULL_ONLY = "full"
+"""The tag of scenarios that are too dear for what they tell: they run in the suite full, and where they are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """A named choice of scenarios: by tag where it has one, and by the risks it takes."""
+    """A named choice of scenarios: by a tag that they must have or must not have, and by the risks it takes."""
 
     name: str
     about: str
     tag: str | None = None
+    without: str | None = None
     risks: frozenset[Risk] = frozenset({Risk.SAFE})
+
+    def has(self, scenario: Scenario) -> bool:
+        """Tell whether a scenario is of this suite by its tags; what its probe risks is another question."""
+        return (self.tag is None or self.tag in scenario.tags) and self.without not in scenario.tags
 
 
 SUITES = {
     suite.name: suite
     for suite in (
-        Suite(name="smoke", about="a few minutes' look: the scenarios tagged smoke", tag="smoke"),
+        Suite(name="smoke", about="a first look, at most 40 requests: the scenarios tagged smoke", tag="smoke"),
         Suite(name="demo", about="what `servecheck demo` shows in minutes: the scenarios tagged demo", tag="demo"),
-        Suite(name="standard", about="every safe scenario; the default"),
-        Suite(name="full", about="every scenario of every risk that --allow names"),
+        Suite(
+            name="standard",
+            about="every core row, and extended rows that are cheap or break often; at most 400 requests, 40k "
+            "generated and 200k prompt tokens, nothing of risk load; the default",
+            without=FULL_ONLY,
+        ),
+        Suite(name="full", about="every safe scenario, and those of the risks that --allow names"),
         Suite(
             name="migration",
-            about="standard and load, for a staging endpoint that nobody else uses",
+            about="standard and what is of risk load, for a staging endpoint that nobody else uses",
+            without=FULL_ONLY,
             risks=frozenset({Risk.SAFE, Risk.LOAD}),
         ),
     )
@@ -100,7 +116,9 @@ def with_traffic(scenarios: Sequence[Scenario], prompts: Sequence[tuple[int, int
     )
 
 
-_OWN_REQUESTS = 12  # health, models, version and the like, and the first canary
+_OWN_REQUESTS = 10  # eight to get to know the server, a canary, one JSON object; five more where no engine shows
+_CANARY_EVERY = 25  # cases
+_OTHER_KINDS = frozenset({"embeddings", "rerank", "images", "audio"})
 _RISK_ORDER = {Risk.SAFE: 0, Risk.LOAD: 1, Risk.DANGEROUS: 2}
 
 
@@ -113,10 +131,12 @@ def make(
     globs: Collection[str] = (),
     given: bool = False,
     workload: Workload | None = None,
+    recorded: bool = False,
 ) -> Plan:
     """Choose and order; what probes run on the caller's own material is left out without a ``workload``.
 
-    ``given`` says that the scenarios are a user's choice and not the built-in suite.
+    ``given`` says that the scenarios are a user's choice and not the built-in suite; ``recorded`` that there is a
+    recorded reference to compare with.
 
     A literal name that does not exist raises ``UnknownName``; a selection that is empty raises ``NothingSelected``.
     """
@@ -130,7 +150,7 @@ def make(
     skips: dict[str, Skip] = {}
     for feature in rows:
         mine = [scenario for scenario in scenarios if scenario.feature == feature.id]
-        if mine and wanted is None and feature.kind is Kind.COMPARISON and len(endpoints) < 2:
+        if mine and wanted is None and feature.kind is Kind.COMPARISON and len(endpoints) + recorded < 2:
             # Named by hand it is recorded all the same: what one endpoint shows can be compared with a later run.
             skips[feature.id] = Skip(
                 feature=feature.id, code=SkipCode.NOT_APPLICABLE, reason="compares two endpoints, and there is one"
@@ -150,7 +170,10 @@ def make(
         scenarios=tuple(chosen),
         skips=tuple(skips.values()),
         settings=settings,
-        estimate=_estimate(chosen, probes, settings),
+        estimate=max(
+            (_estimate(chosen, probes, settings, endpoint.kind or "chat") for endpoint in endpoints),
+            key=lambda each: each.requests,
+        ),
         workload=_chosen(planned, chosen),
     )
 
@@ -182,9 +205,11 @@ def _choose(
         )
     if not mine:
         return [], Skip(feature=feature.id, code=SkipCode.NO_PROBE, reason="servecheck has no probe for this row yet")
-    tagged = [scenario for scenario in mine if suite.tag is None or suite.tag in scenario.tags or wanted is not None]
+    tagged = [scenario for scenario in mine if suite.has(scenario) or wanted is not None]
     if not tagged:
-        return [], Skip(feature=feature.id, code=SkipCode.NOT_SELECTED, reason=f"not part of the suite {suite.name}")
+        where = " (it is in full)" if suite.without is not None else ""
+        reason = f"not part of the suite {suite.name}{where}"
+        return [], Skip(feature=feature.id, code=SkipCode.NOT_SELECTED, reason=reason)
     risks = suite.risks | settings.allow
     allowed = [scenario for scenario in tagged if probes[scenario.probe].risk in risks]
     if not allowed:
@@ -198,11 +223,44 @@ def _nothing(globs: Collection[str], suite: Suite) -> str:
     return f"nothing to run: {named or 'the suite ' + suite.name} selects no scenario; see `servecheck list scenarios`"
 
 
-def _estimate(chosen: Sequence[Scenario], probes: Mapping[str, Probe[Params]], settings: Settings) -> Estimate:
-    trials = [settings.trials or scenario.trials or 1 for scenario in chosen]
-    used = [probes[scenario.probe].of(scenario.params) for scenario in chosen]
+def _estimate(
+    chosen: Sequence[Scenario], probes: Mapping[str, Probe[Params]], settings: Settings, kind: str = "chat"
+) -> Estimate:
+    """Return what one endpoint of a kind is asked for: nothing in rows that are not for it."""
+    total = Cost(requests=_OWN_REQUESTS)
+    cases = 0
+    for scenario in chosen:
+        used = _cost(scenario, probes[scenario.probe], kind)
+        count = settings.trials or scenario.trials or 1
+        cases += count if used.requests else 0
+        total = Cost(
+            requests=total.requests + used.requests * count,
+            prompt_tokens=total.prompt_tokens + used.prompt_tokens * count,
+            output_tokens=total.output_tokens + used.output_tokens * count,
+        )
     return Estimate(
-        requests=_OWN_REQUESTS + sum(cost.requests * count for cost, count in zip(used, trials, strict=True)),
-        prompt_tokens=sum(cost.prompt_tokens * count for cost, count in zip(used, trials, strict=True)),
-        output_tokens=sum(cost.output_tokens * count for cost, count in zip(used, trials, strict=True)),
+        requests=total.requests + cases // _CANARY_EVERY,
+        prompt_tokens=total.prompt_tokens,
+        output_tokens=total.output_tokens,
     )
+
+
+def _cost(scenario: Scenario, probe: Probe[Params], kind: str) -> Cost:
+    if not fits(scenario.feature, kind)[0]:
+        return Cost(requests=0)
+    used = probe.of(scenario.params)
+    if kind == "chat" and scenario.feature.partition(".")[0] in _OTHER_KINDS:
+        return Cost(requests=min(used.requests, 1))  # a server that chats says no to the first one
+    return Cost(requests=used.requests, prompt_tokens=used.prompt_tokens, output_tokens=used.output_tokens)
+
+
+def of_suite(
+    suite: Suite, scenarios: Sequence[Scenario], probes: Mapping[str, Probe[Params]], *, kind: str = "chat"
+) -> tuple[tuple[Scenario, ...], Estimate]:
+    """Return the scenarios that a suite runs without ``--allow`` and a workload, and what one look at each costs."""
+    mine = tuple(
+        each
+        for each in scenarios
+        if suite.has(each) and probes[each.probe].risk in suite.risks and not probes[each.probe].per_item
+    )
+    return mine, _estimate(mine, probes, Settings(), kind)

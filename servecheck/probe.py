@@ -22,7 +22,7 @@ from servecheck.model import (
 )
 from servecheck.plainwords import Complaint
 
-__all__ = ["ByParams", "Judgement", "P", "Params", "Probe", "Session"]
+__all__ = ["ByParams", "Cost", "Judgement", "P", "Params", "Probe", "Session"]
 
 
 class Params(BaseModel):
@@ -51,6 +51,15 @@ class ByParams:
     requests: int
     prompt_tokens: int
     output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one trial costs on a healthy endpoint: requests of every kind, and tokens."""
+
+    requests: int
+    prompt_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Session(Protocol):
@@ -160,7 +169,8 @@ class Probe(Generic[P]):
     sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
     nothing else. ``per_item`` probes run on what the caller brings, once for each item of a workload, and not at all
     without one: their built-in scenarios are patterns to fill in. ``requests``, ``prompt_tokens`` and ``output_tokens``
-    are the estimates per trial that ``--dry-run`` adds up. ``by_params`` replaces them and the checks where they follow
+    are the estimates per trial that ``--dry-run`` adds up, on a healthy endpoint that has the feature; ``cost`` returns
+    them where they follow from the parameters. ``by_params`` replaces them and the checks where they follow
     from the parameters; ``object_to`` returns what is wrong with parameters whose types are right, for whoever loads a
     scenario.
     """
@@ -184,6 +194,7 @@ class Probe(Generic[P]):
     requests: int = 1
     prompt_tokens: int = 0
     output_tokens: int = 0
+    cost: Callable[[P], Cost] | None = None
     by_params: Callable[[P], ByParams] | None = None
     object_to: Callable[[P], Iterable[Complaint]] = _nothing
 
@@ -191,11 +202,12 @@ class Probe(Generic[P]):
         """Return the checks and the cost of a trial with these parameters."""
         if self.by_params is not None:
             return self.by_params(params)
+        known = self.cost(params) if self.cost is not None else self
         return ByParams(
             checks=self.checks,
-            requests=self.requests,
-            prompt_tokens=self.prompt_tokens,
-            output_tokens=self.output_tokens,
+            requests=known.requests,
+            prompt_tokens=known.prompt_tokens,
+            output_tokens=known.output_tokens,
         )
 
     def check(self, check_id: str, params: P | None = None) -> Check:

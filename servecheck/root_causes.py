@@ -201,6 +201,41 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="metrics-behind-a-gateway",
+        title="a gateway stands before the engine's metrics",
+        remedy="In the endpoints file, metrics_url: the address of the engine's own /metrics, past the gateway (of one "
+        "replica: the counters are then that replica's). Ray Serve: the address of Ray's metrics agent.",
+        source="https://docs.vllm.ai/en/latest/usage/metrics/",
+        signs=(Sign(rows=("metrics.exposed",), statuses=_UNSERVED, said=_said(r"a gateway (?:\(|may hide)")),),
+    ),
+    RootCause(
+        id="gateway-buffers",
+        title="a gateway or proxy buffers the stream",
+        remedy="nginx: proxy_buffering off, or X-Accel-Buffering: no in the engine's reply; Envoy and llm-d: no filter "
+        "that wants whole bodies (ext_proc response_body_mode: FULL_DUPLEX_STREAMED); no compression of "
+        "text/event-stream. Ask the engine directly to see that it is not the engine.",
+        source="https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffering",
+        signs=(Sign(rows=("streaming.incremental",), said=_said(r"as behind a proxy that gathers")),),
+    ),
+    RootCause(
+        id="replicas-differ",
+        title="unlike servers answer behind one address",
+        remedy="Give each pool an address or a model name of its own and run servecheck on each; while they are mixed, "
+        "every row of this report is about the mixture. A header that pins requests to one replica can be sent with "
+        "--header (llm-d: x-session-token, as the gateway returned it).",
+        source="https://platform.openai.com/docs/api-reference/chat/object",
+        signs=(Sign(rows=("identity.replicas",), said=_said(r"\d fingerprints: |and none at all \d")),),
+    ),
+    RootCause(
+        id="replicas-without-prefix-routing",
+        title="replicas have a prefix cache each, and nothing routes by prefix",
+        remedy="llm-d: the prefix-cache scorer of its endpoint picker; SGLang: its router with --policy cache_aware; "
+        "Ray Serve: PrefixCacheAffinityRouter; LiteLLM and nginx: route by session or user (nginx: hash). Clients of "
+        "llm-d can send x-session-token back.",
+        source="https://docs.ray.io/en/latest/serve/llm/user-guides/prefix-aware-routing.html",
+        signs=(Sign(rows=("prefix_cache.*",), said=_said(r"where replicas have a cache each")),),
+    ),
+    RootCause(
         id="metrics-off",
         title="metrics are switched off",
         remedy="SGLang: --enable-metrics; llama.cpp: --metrics.",

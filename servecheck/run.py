@@ -18,12 +18,25 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from servecheck import __version__, compare, expectations, features, history, profiles, root_causes, verdict
+from servecheck import (
+    __version__,
+    compare,
+    declared,
+    expectations,
+    features,
+    formats,
+    history,
+    known_issues,
+    profiles,
+    root_causes,
+    verdict,
+)
 from servecheck.budget import Budget
+from servecheck.declared import Matrix
 from servecheck.endpoints import key_variable, secret_headers
 from servecheck.errors import StoreError
 from servecheck.expectations import Expectation, Met
-from servecheck.join import recorded_unlike
+from servecheck.join import Recorded, recorded_unlike
 from servecheck.judging import BUILT_IN_CHECKS, Canaries, settle_hangs
 from servecheck.model import (
     Cell,
@@ -47,6 +60,8 @@ from servecheck.probe import Params, Probe
 from servecheck.profiles import Profile, Readiness
 from servecheck.read import reply
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject, row_key
+from servecheck.report.figures import sampled
+from servecheck.report.framing import Framing, from_header
 from servecheck.runner import Connect, Earlier, Progress, Runner, judged
 from servecheck.scenario import Scenario, Tune
 from servecheck.store import CaseEnd, RunReader, RunWriter, to_json
@@ -88,13 +103,17 @@ async def carry_out(
     profile: Profile | None = None,
     expected: Sequence[Expectation] = (),
     previous: Mapping[str, Json] | None = None,
+    framing: Framing | None = None,
+    matrices: Sequence[Matrix] = (),
+    recorded: Recorded | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Carry out a plan into ``folder``; an interrupted run leaves a valid folder whose footer says so.
 
-    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it. ``profile`` and
-    ``expected`` are kept in the folder, so that reading it back says the same, as is what :func:`history.previous_of`
-    knew of the ``previous`` runs.
+    ``instrument`` is what is known of the probes themselves, as :func:`instrument_check` says it. ``profile``,
+    ``expected`` and ``matrices`` are kept in the folder, so that reading it back says the same, as is what
+    :func:`history.previous_of` knew of the ``previous`` runs. A ``recorded`` reference is copied into the folder first;
+    probes are driven with its transcripts and judged against them, as if it had answered in this run.
 
     Raises ``StoreError`` where the folder cannot be written, ``UsageError`` where an endpoint's model is ambiguous.
     """
@@ -106,8 +125,16 @@ async def carry_out(
         "profile": profiles.as_header(profile),
         "expectations": to_json(expectations.as_header(expected)),
         "previous": dict(previous or {}),
+        **({"framing": framing.as_header()} if framing and framing != Framing() else {}),
+        "declared": to_json(declared.as_header(matrices)),
     }
-    writer.header(**_header(plan, probes, command, now(), instrument), **asked)
+    header = _header(plan, probes, command, now(), instrument)
+    if recorded is not None:
+        header = recorded.header(header)
+    writer.header(**header, **asked)
+    if recorded is not None:
+        last = recorded.copy(writer, header)
+        earlier = Earlier(references=_trials(RunReader(folder), probes)[1], last_id=last)
     runner = Runner(
         plan, probes, lambda endpoint: ways[endpoint.name], writer, budget=budget, watch=watch, earlier=earlier
     )
@@ -163,10 +190,11 @@ def read_back(
     *,
     profile: Profile | None = None,
     expected: Sequence[Expectation] | None = None,
+    matrices: Sequence[Matrix] | None = None,
 ) -> RunReport:
     """Read a run folder and judge it anew; a run without a footer died, and its report says so first.
 
-    ``profile`` and ``expected`` replace those that the run was made with.
+    ``profile``, ``expected`` and ``matrices`` replace those that the run was made with.
 
     Raises ``StoreError`` where the folder holds no run.
     """
@@ -175,6 +203,8 @@ def read_back(
     known = expectations.from_header(reader.header.get("expectations")) if expected is None else expected
     header, footer = reader.header, reader.footer
     shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
+    shown.update(identifier for ids in judged_run.samples.values() for identifier in ids)
+    said = tuple(declared.from_header(header.get("declared"))) if matrices is None else tuple(matrices)
     recorded, today = str(header.get("probes_digest", "")), probes_digest(probes)
     same = recorded == today
     finished = footer.get("finished") if footer else None
@@ -200,7 +230,10 @@ def read_back(
         confounders=judged_run.confounders,
         # What is said of the instrument is said of the probes that judged, which need not be those that drove.
         instrument=_instrument(header.get("instrument")) if same else instrument_check(probes),
-        notes=() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",),
+        notes=(
+            *(() if same else (f"Recorded by the probes {recorded} and judged anew by {today}.",)),
+            *(note for endpoint, known in judged_run.subjects for note in formats.seen(endpoint.name, known)),
+        ),
         exchanges=reader.exchanges(shown),
         checks=_checks(reader, probes),
         causes={row_key(row, hit.endpoint): hit.cause.title for hit in judged_run.causes for row in hit.rows},
@@ -215,7 +248,18 @@ def read_back(
         },
         expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
         workload=judged_run.workload,
+        samples=judged_run.samples,
+        framing=from_header(header.get("framing")),
+        known_issues=_referenced(judged_run.cells),
+        matrices=said,
+        beside=declared.beside(said, judged_run.cells),
     )
+
+
+def _referenced(cells: Iterable[Cell]) -> tuple[known_issues.KnownIssue, ...]:
+    """Return what is known of the issues that cells look like, in the order of their files."""
+    wanted = {(reference, cell.feature) for cell in cells for reference in cell.known_issues}
+    return tuple(one for one in known_issues.builtins() if any((one.reference, row) in wanted for row in one.rows))
 
 
 def _met(judged_run: _Judged, expected: Iterable[Expectation], day: date) -> tuple[Met, ...]:
@@ -228,7 +272,7 @@ def plan_of(folder: Path, probes: Probes) -> Plan:
     settings = _dict(reader.header.get("settings"))
     trials = settings.get("trials")
     return Plan(
-        endpoints=tuple(endpoint for endpoint, _ in reader.planned()),
+        endpoints=tuple(one for one, _ in reader.planned() if one.name != reader.header.get("recorded")),
         scenarios=tuple(_scenarios(reader, probes).values()),
         skips=tuple(
             Skip(feature=str(skip["feature"]), code=str(skip["code"]), reason=str(skip["reason"]))
@@ -281,13 +325,14 @@ class _Judged:
     reference: str | None = None
     readiness: tuple[Readiness, ...] = ()
     workload: WorkloadTally | None = None
+    samples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     answer: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
         self.subjects = self.reader.endpoints()
         names = [endpoint.name for endpoint, _ in self.subjects]
         self.reference = next((endpoint.name for endpoint, _ in self.subjects if endpoint.reference), None)
-        trials, _ = _trials(self.reader, self.probes)
+        trials, _ = _trials(self.reader, self.probes, self.samples)
         if self.profile is not None:
             trials = profiles.raised(trials, self.profile.musts)
         self.rows = _rows(self.reader)
@@ -298,6 +343,7 @@ class _Judged:
             self.workload = tally(planned, _settled_by_endpoint(trials, names), names, counts_for)
             self.cells = tuple(_with_count(cell, self.workload) for cell in self.cells)
         fingerprints = {endpoint.name: known for endpoint, known in self.subjects}
+        self.cells = known_issues.applied(self.cells, fingerprints)
         found: list[Comparison] = []
         for name in names:
             if self.reference is not None and name != self.reference:
@@ -339,8 +385,13 @@ class _Judged:
             yield profiles.readiness(profile, cells, self.comparisons, self.rows, reference=self.reference)
 
 
-def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, Transcript]]:
-    """Return every trial judged anew, and the reference's transcripts that others are judged against, by scenario."""
+def _trials(
+    reader: RunReader, probes: Probes, samples: dict[str, tuple[str, ...]] | None = None
+) -> tuple[list[Trial], dict[str, Transcript]]:
+    """Return every trial judged anew, and the reference's transcripts that others are judged against, by scenario.
+
+    ``samples`` is filled with the exchanges that the report draws besides the evidence, by row.
+    """
     scenarios = _scenarios(reader, probes)
     known = {endpoint.name: (endpoint, fingerprint) for endpoint, fingerprint in reader.endpoints()}
     references = {endpoint.name for endpoint, _ in known.values() if endpoint.reference}
@@ -353,6 +404,8 @@ def _trials(reader: RunReader, probes: Probes) -> tuple[list[Trial], dict[str, T
         probe = probes[scenario.probe]
         endpoint, fingerprint = known[end.case.endpoint]
         transcript = Transcript(exchanges=exchanges, model=endpoint.model, fingerprint=fingerprint)
+        if samples is not None and (drawn := tuple(sampled(scenario.feature, transcript))):
+            samples[row_key(scenario.feature, end.case.endpoint)] = drawn
         left = None if end.case.endpoint in references else kept.get(scenario.id)
         # A case that a resumed run did again replaces what it was.
         trials[end.case.id] = judged(end, scenario, probe, transcript, _canaries(end, own), left)

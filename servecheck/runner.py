@@ -63,8 +63,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """What earlier, interrupted parts of the same run have done: trials that are not repeated, the reference's
-    transcripts by scenario, the number of the last exchange, and how many parts there were.
+    """What is in the run folder already: trials that are not repeated, the reference's transcripts by scenario, the
+    number of the last exchange, and how many interrupted parts there were. A recorded reference is nothing else.
     """
 
     trials: tuple[Trial, ...] = ()
@@ -109,7 +109,7 @@ class Runner:
         watch: Callable[[Progress], None] = lambda _: None,
         earlier: Earlier | None = None,
     ) -> None:
-        """``earlier`` is what an interrupted part of the same run has done already."""
+        """``earlier`` is what an interrupted part of the same run has done already, or a recorded reference."""
         self._plan = plan
         self._probes = probes
         self._connect = connect
@@ -400,7 +400,7 @@ class Runner:
         if lane.endpoint.reference:
             return None
         left = self._reference
-        return left.transcripts.get(scenario.id) if left else None
+        return (left.transcripts if left else self._earlier.references).get(scenario.id)
 
     @property
     def _reference(self) -> _Lane | None:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from servecheck.model import Exchange, Json
 from servecheck.read.text import dig, number, string
 
-__all__ = ["ENGINE_SIGNS", "GATEWAY_SIGNS", "Replies", "Sign", "told", "vllm_fingerprint"]
+__all__ = ["ENGINE_SIGNS", "GATEWAY_SIGNS", "PROXIES", "Replies", "Sign", "told", "vllm_fingerprint"]
 
 _STRONG, _WEAK = 2, 1
 
@@ -105,6 +105,10 @@ def _settings(replies: Replies) -> str:
     return _sglang(replies) if dig(info, "version") is not None and dig(info, "internal_states") is not None else ""
 
 
+def _in_process(replies: Replies) -> str:
+    return "transformers" if dig(replies.said.get("server_info"), "engine") == "transformers" else ""
+
+
 def _old_settings(replies: Replies) -> str:
     info = replies.said.get("get_server_info")
     return _sglang(replies) if isinstance(info, dict) and dig(info, "version") is not None else ""
@@ -189,6 +193,7 @@ def _version(replies: Replies) -> str:
 
 ENGINE_SIGNS = (
     Sign(source="GET /server_info", tells=_settings),
+    Sign(source="engine in GET /server_info", tells=_in_process),
     Sign(source="GET /get_server_info", tells=_old_settings),
     Sign(source="build_info in GET /props", tells=_props),
     Sign(source="GET /info", tells=_tgi_info),
@@ -240,6 +245,14 @@ def _picker(replies: Replies) -> str:
     return "inference-gateway" if marked and not _llm_d(replies) else ""
 
 
+def _proxy(replies: Replies) -> str:
+    server = (replies.header("server") or "").lower()
+    return next((name for name in PROXIES if name in server), "")
+
+
+PROXIES = ("nginx", "envoy", "cloudflare")
+"""Gateways that pass on what an engine says of itself, and serve no model by their own name."""
+
 GATEWAY_SIGNS = (
     Sign(source="x-litellm-… headers", tells=_litellm_header),
     Sign(source="GET /v1/model/info", tells=_litellm_models),
@@ -248,6 +261,7 @@ GATEWAY_SIGNS = (
     Sign(source="headers of an endpoint picker", tells=_picker),
     Sign(source="ray_… series in the metrics", tells=_ray_metrics),
     Sign(source="owned_by in GET /v1/models", tells=_ray_owner, weight=_WEAK),
+    Sign(source="the Server header", tells=_proxy, weight=_WEAK),
 )
 """Where gateways show. A gateway may stand before any engine, and there may be one that nothing shows."""
 

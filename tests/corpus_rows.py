@@ -146,6 +146,7 @@ MEANING: dict[str, str] = {
     "B99": "part of a stop string that the prompt must bring about",
     "B103": "draws of two replicas",
     "B106": "waits and counts of a cache",
+    "B111": "another answer to a long prompt once it is cached",
     "B112": "an answer that the model must know",
     "B119": "a prompt that is cut in silence",
     "B129": "work that goes on behind a closed connection",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
+from servecheck.declared import beside, read_csv
+from servecheck.known_issues import KnownIssue
 from servecheck.model import (
     Cell,
     Check,
@@ -33,6 +35,7 @@ from servecheck.model import (
     Verdict,
 )
 from servecheck.report.data import Cost, InstrumentCheck, RunReport, Subject
+from servecheck.schema.known_issues_v1 import Confidence
 
 S = Status
 
@@ -440,10 +443,37 @@ def tallies(cells: Iterable[Cell]) -> tuple[GroupTally, ...]:
     )
 
 
+MATRIX = """Feature,CorrectnessTest,PerformanceTest
+"KV Cache Offload",✅ Passing,✅ Passing
+"Prefix Caching",✅ Passing,✅ Passing
+"sampling_params",✅ Passing,❓ Untested
+"structured_decoding",✅ Passing,❓ Untested
+"""
+
+KNOWN = KnownIssue(
+    engine="vllm",
+    title="A stream now and then ends without its end marker.",
+    reference="https://github.com/vllm-project/vllm/issues/12345",
+    rows=("streaming.frames",),
+    checks=("stream-ends-with-done",),
+    outcomes=(Outcome.VIOLATED,),
+    said=None,
+    versions=">=0.30",
+    fixed_in=None,
+    stacks=(),
+    hardware=(),
+    architecture=None,
+    confidence=Confidence.REPORTED,
+    as_of=date(2026, 11, 30),
+    note=None,
+)
+
+
 def two_endpoints() -> RunReport:
     """Return a run with blockers: gpu is the reference, tpu is offered instead."""
     cells = (*_gpu_cells(), *_tpu_cells())
     comparisons = tuple(_compared(cells))
+    matrix = read_csv("tpu", "support_matrices/release/v7x/default/feature_support_matrix.csv", MATRIX.encode())
     blockers = (
         "structured.json_schema@tpu",
         "structured.stream@tpu",
@@ -496,6 +526,9 @@ def two_endpoints() -> RunReport:
             Cost(endpoint="tpu", requests=206, seconds=840.0),
         ),
         notes=("tpu: /metrics is not reachable from here; counters were not read",),
+        known_issues=(KNOWN,),
+        matrices=(matrix,),
+        beside=beside((matrix,), cells),
     )
 
 
@@ -682,8 +715,32 @@ def hostile() -> RunReport:
     )
 
 
+def four_endpoints() -> RunReport:
+    """Return a run of the same reference with three candidates, the last of which nobody reached."""
+    run = two_endpoints()
+    more = ("tpu-v6e", "h200")
+    subjects = tuple(replace(TPU, endpoint=replace(TPU.endpoint, name=name)) for name in more)
+    second = tuple(replace(cell, endpoint="tpu-v6e") for cell in run.cells if cell.endpoint == "gpu")
+    third = tuple(judged(f.id, "h200", S.ERROR, "connection refused") for f in run.features if f.kind is Kind.JUDGED)
+    cells = (*run.cells, *second, *third)
+    comparisons = tuple(
+        replace(one, right=name, delta=delta, side=None, why="", measured={}, evidence=())
+        for name, delta in (("tpu-v6e", Delta.SAME), ("h200", Delta.UNCLEAR))
+        for one in run.comparisons
+        if (one.feature, name) in {(cell.feature, cell.endpoint) for cell in cells}
+    )
+    return replace(
+        run,
+        subjects=(*run.subjects, *subjects),
+        cells=cells,
+        comparisons=(*run.comparisons, *comparisons),
+        groups=tallies(cells),
+    )
+
+
 RUNS = {
     "two-endpoints": two_endpoints,
+    "four-endpoints": four_endpoints,
     "one-endpoint": one_endpoint,
     "died": died,
     "nothing-known": nothing_known,

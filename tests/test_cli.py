@@ -145,13 +145,14 @@ def test_help_is_as_reviewed():
     check_golden("cli/help.txt", re.sub(r"[ \t]+$", "", ran.stdout, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("kind", ["features", "probes", "scenarios", "checks"])
+@pytest.mark.parametrize("kind", ["features", "probes", "scenarios", "suites", "checks"])
 def test_listings_name_everything_in_text_and_in_json(kind):
     text, as_json = servecheck("list", kind), servecheck("list", kind, "--json")
     assert (text.code, as_json.code, text.err, as_json.err) == (0, 0, "", "")
     assert servecheck("list", kind, "--format", "json") == as_json
     rows = json.loads(as_json.out)
-    assert [line.split()[0] for line in text.out.splitlines()] == [row["id"] for row in rows]
+    listed, _, _ = text.out.partition("\n\n")  # what the costs are the costs of stands behind an empty line
+    assert [line.split()[0] for line in listed.splitlines()] == [row["id"] for row in rows]
     assert len(rows) == len({row["id"] for row in rows})
 
 
@@ -178,7 +179,6 @@ def test_a_row_is_explained_with_the_probes_and_checks_that_serve_it():
     assert "probe context_limit, risk safe, in the scenario over-the-limit: " in said
     assert "probe context_near, risk load, in the scenario near-the-limit: " in said
     assert "  too-long-prompt-is-refused (must)\n    A prompt longer than the context limit gets a 4xx" in said
-    assert "no probe yet" in servecheck("explain", "quantization.recovery").out
 
 
 @pytest.mark.parametrize("name", ["scenario", "results", "endpoints"])
@@ -589,7 +589,7 @@ def test_a_run_that_was_killed_is_reported_as_dead_and_can_be_gone_on_with(slow_
 # --------------------------------------------------------------------------- reading runs
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("csv", "github")])  # these are no files
 def test_a_report_is_printed_as_the_file_that_the_run_wrote(recorded, form):
     said = servecheck("report", recorded, "--format", form)
     names = {"json": "results.json", "junit": "junit.xml", "summary": "summary.md"}

@@ -29,7 +29,6 @@ INSTRUMENT = json.loads((ROOT / "servecheck" / "instrument.json").read_text("utf
 TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SHOWN = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")]
 SHOWN += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-COMING = frozenset({"issues"})  # commands that a tutorial names before they are merged
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -165,14 +164,7 @@ def commands(text: Path) -> Iterator[str]:
     yield from re.findall(r"`(servecheck [^`]+)`", FENCE.sub("", source))
 
 
-SAID = sorted(
-    {
-        (name_of(text), line)
-        for text in SHOWN
-        for line in commands(text)
-        if line.split()[1] not in COMING - set(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]
-    }
-)
+SAID = sorted({(name_of(text), line) for text in SHOWN for line in commands(text)})
 
 
 @pytest.mark.parametrize(("text", "line"), SAID)

@@ -71,17 +71,17 @@ def replicas(*prints: str | None) -> tuple[Outcome, str]:
 
 def test_one_fingerprint_is_one_kind_of_server():
     outcome, why = replicas(*["vllm-0.32.0-aaaaaaaa"] * 20)
-    assert (outcome, why) == (Outcome.HELD, "“vllm-0.32.0-aaaaaaaa” 20 times, of 20 replies")
+    assert (outcome, why) == (Outcome.HELD, "“vllm-0.32.0-aaaaaaaa” 20 of 20 replies")
 
 
 def test_two_fingerprints_are_a_mixture_with_its_shares():
     outcome, why = replicas(*["a"] * 14, *["b"] * 6)
-    assert (outcome, why) == (Outcome.VIOLATED, "2 fingerprints: “a” 14 times, “b” 6 times")
+    assert (outcome, why) == (Outcome.VIOLATED, "2 fingerprints: “a” 14 of 20, “b” 6 of 20")
 
 
 def test_replies_without_a_fingerprint_among_others_come_from_somebody_else():
     outcome, why = replicas("a", "a", None, "a")
-    assert (outcome, why) == (Outcome.VIOLATED, "“a” 3 times, and none at all 1 times")
+    assert (outcome, why) == (Outcome.VIOLATED, "“a” 3 of 4, and none at all 1 of 4")
 
 
 def test_an_engine_that_reports_none_does_not_offer_it():

@@ -159,3 +159,15 @@ def test_a_long_text_is_shortened_at_a_word_and_marked():
     assert text.shorten("one two three four", 10) == "one two…"
     assert text.shorten("x" * 20, 10) == "x" * 9 + "…"
     assert text.shorten("fits", 4) == "fits"
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("https://github.com/vllm-project/vllm/issues/12", "vllm 12"),
+        ("https://github.com/vllm-project/tpu-inference/blob/main/a/b/c.py", "tpu-inference: c.py"),
+        ("https://github.com/vllm-project/vllm", "https://github.com/vllm-project/vllm"),
+    ],
+)
+def test_a_reference_is_said_as_people_say_it(reference, said):
+    assert said == text.issue_words(reference)

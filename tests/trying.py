@@ -11,16 +11,17 @@ from servecheck.reference.killmatrix import trials_on
 from servecheck.reference.server import ReferenceServer
 from servecheck.scenario import Scenario
 
-__all__ = ["trials_of"]
+__all__ = ["builtin", "trials_of"]
 
 
 def trials_of(probe: str, server: ReferenceServer, *, trials: int = 1) -> tuple[Trial, ...]:
     """Return the judged trials."""
-    return trials_on(server, discover(), [each for each in _builtin() if each.probe == probe], trials=trials)
+    return trials_on(server, discover(), [each for each in builtin() if each.probe == probe], trials=trials)
 
 
 @functools.cache
-def _builtin() -> tuple[Scenario, ...]:
+def builtin() -> tuple[Scenario, ...]:
+    """Return the built-in scenarios and the examples, loaded once."""
     return tuple(
         scenario.load_all([scenario.builtin_dir(), scenario.examples_dir()], probes=discover(), features=features.BY_ID)
     )

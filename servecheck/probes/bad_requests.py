@@ -22,7 +22,7 @@ from typing import Literal
 from pydantic import Field
 
 from servecheck.model import Check, Ending, Exchange, Finding, Json, Level, Mode, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply, sse
 from servecheck.read.text import dig, parse, quote, string
@@ -74,23 +74,36 @@ class BadRequestsParams(Params):
     """What may be chosen in YAML."""
 
     fault: Fault = Field(description="What is wrong with the requests.")
+    streamed: bool = Field(default=True, description="Whether some of the bad requests ask for a stream too.")
+    good_after: Literal["each", "last"] = Field(
+        default="each", description="Whether a good request follows each bad one, or the last of each mode."
+    )
 
 
-async def drive(session: Session, params: BadRequestsParams, _: Transcript | None) -> None:
+async def drive(session: Session, params: BadRequestsParams, __: Transcript | None) -> None:
     """One request without a fault, then each bad one with a good one behind it."""
     good: dict[str, Json] = {"messages": _HI, "max_tokens": _LIMIT, "temperature": 0}
     await session.chat("control", good)
-    for name, data in _BYTES.items() if params.fault == "malformed" else ():
-        mode = "stream" if name.endswith("-stream") else "plain"
-        await session.post_raw(f"{mode}/{name}", "/chat/completions", data)
-        await session.chat(f"after/{mode}/{name}", good)
-    for name, wrong in _BODIES.get(params.fault, {}).items():
-        if params.fault == "unknown_model":
-            wrong = {"model": f"no-such-model-{session.nonce()}"}  # noqa: PLW2901
-        for mode in ("plain", "stream") if name in _STREAMED else ("plain",):
-            body = {**good, **wrong, **({"stream": True} if mode == "stream" else {})}
-            await session.chat(f"{mode}/{name}", body)
-            await session.chat(f"after/{mode}/{name}", good)
+    steps = [step for step in _steps(params.fault) if params.streamed or step.startswith("plain")]
+    for step in steps:
+        mode, _, name = step.partition("/")
+        if name in _BYTES:
+            await session.post_raw(step, "/chat/completions", _BYTES[name])
+        else:
+            wrong = _BODIES[params.fault][name]
+            if params.fault == "unknown_model":
+                wrong = {"model": f"no-such-model-{session.nonce()}"}
+            await session.chat(step, {**good, **wrong, **({"stream": True} if mode == "stream" else {})})
+        if params.good_after == "each" or step == [each for each in steps if each.startswith(mode)][-1]:
+            await session.chat(f"after/{step}", good)
+
+
+def _steps(fault: str) -> list[str]:
+    """Return the steps of the bad requests in order, as ``mode/name``."""
+    if fault == "malformed":
+        return [f"{'stream' if name.endswith('-stream') else 'plain'}/{name}" for name in _BYTES]
+    modes = {name: ("plain", "stream") if name in _STREAMED else ("plain",) for name in _BODIES[fault]}
+    return [f"{mode}/{name}" for name, each in modes.items() for mode in each]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +200,8 @@ def _judge(part: Part, transcript: Transcript, tried: Sequence[Exchange]) -> Ite
         seen += [exchange, *([after] if after is not None else [])]
     count = f"{len(tried)} bad request{'s' if len(tried) > 1 else ''}"
     yield _all(part, _ANSWERED, silent, f"every one of {count} got a whole reply", seen)
-    yield _all(part, _SERVED, hurt, f"a plain request was served after each of {count}", seen)
+    each = "each of " if all(transcript.get(f"after/{exchange.step}") for exchange in tried) else ""
+    yield _all(part, _SERVED, hurt, f"a plain request was served after {each}{count}", seen)
     if len(silent) < len(tried):
         yield _all(part, _REFUSED, answered, "; ".join(refused), seen)
     if refused:
@@ -239,6 +253,14 @@ def _echo(exchange: Exchange) -> str:
     return f"; its model is {'the name that was asked for' if said == asked else quote(said, 40)}"
 
 
+def cost(params: BadRequestsParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    bad = [step for step in _steps(params.fault) if params.streamed or step.startswith("plain")]
+    modes = len({step.partition("/")[0] for step in bad})
+    good = 1 + (len(bad) if params.good_after == "each" else modes)
+    return Cost(requests=len(bad) + good, prompt_tokens=20 * good, output_tokens=2 * good)
+
+
 PROBE = Probe(
     id="bad_requests",
     doc=__doc__ or "",
@@ -277,7 +299,5 @@ PROBE = Probe(
     params=BadRequestsParams,
     drive=drive,
     judge=judge,
-    requests=14,
-    prompt_tokens=250,
-    output_tokens=40,
+    cost=cost,
 )

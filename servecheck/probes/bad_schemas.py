@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import Field
 
 from servecheck.model import Check, Ending, Exchange, Finding, Json, Level, Mode, Outcome, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._dialects import Dialect, dialects, word_in, word_of
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
@@ -54,12 +55,21 @@ _VALUES: dict[str, Json] = {
 }
 _BAD_GRAMMAR = "root ::= "
 _SMALL = 8
+_SOME = ("unknown type", "contradiction")
 
 
 class BadSchemasParams(Params):
     """What may be chosen in YAML."""
 
     prompt: str = Field(default=PULL_AWAY, description="A prompt that pulls away from JSON.")
+    good_after: Literal["each", "last"] = Field(
+        default="each", description="Whether a good request follows each bad one, or the last of each mode."
+    )
+    streamed: Literal["all", "some"] = Field(
+        default="all",
+        description="Whether all bad schemas are streamed too, or one that cannot be read and one that can.",
+    )
+    grammar: bool = Field(default=True, description="Whether a bad grammar is tried too.")
     max_tokens: int = Field(default=96, ge=16, le=4096, description="Room for an answer under the good schema.")
 
 
@@ -88,10 +98,14 @@ async def drive(session: Session, params: BadSchemasParams, _: Transcript | None
     if not isinstance(_look(session.transcript, "good"), reply.Answer):
         return  # nothing is learnt of bad schemas where good ones are refused, and an odd first request may do harm
     for mode, more in (("plain", {}), ("stream", {"stream": True})):
-        for name, wanted in _bad_formats().items():
+        formats = _bad_formats()
+        if mode == "stream" and params.streamed == "some":
+            formats = {name: formats[name] for name in _SOME}
+        for name, wanted in formats.items():
             await session.chat(f"{mode}/{name}", {**base, **more, "max_tokens": 64, "response_format": wanted})
-            await session.chat(f"after/{mode}/{name}", {**plain, "temperature": 0})
-    for dialect in dialects("grammar", session.fingerprint):
+            if params.good_after == "each" or name == list(formats)[-1]:
+                await session.chat(f"after/{mode}/{name}", {**plain, "temperature": 0})
+    for dialect in dialects("grammar", session.fingerprint) if params.grammar else ():
         fields = dialect.fields(word_of(session.nonce(10)))
         await session.chat(f"good-grammar/{dialect.name}", {**base, **fields})
         if _dialect_works(session.transcript, dialect):
@@ -176,7 +190,8 @@ def _judge(part: Part, transcript: Transcript, tried: Sequence[Exchange], good: 
     # A fault of the server is one whatever the schema was; that a careless one is let through is a lesser one.
     silent, wrong = tally.silent + careless.silent, tally.wrong + careless.wrong
     yield _all(part, _ANSWERED, silent, f"each of {len(tried)} bad schemas got a whole reply", tried)
-    yield _all(part, _SERVED, hurt, f"a plain request was served after each of {len(tried)}", (*tried, *afters))
+    each = "each of " if len(afters) == len(tried) else ""
+    yield _all(part, _SERVED, hurt, f"a plain request was served after {each}{len(tried)}", (*tried, *afters))
     if wrong or tally.refused or tally.accepted:
         yield _refused(part, tried, tally, wrong, good)
     if careless.accepted:
@@ -242,6 +257,17 @@ def _judge_grammar(part: Part, transcript: Transcript) -> Iterator[Finding]:
             yield part.violated(_SERVED, hurt[0], exchange)
 
 
+def cost(params: BadSchemasParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    streamed = len(_SOME) if params.streamed == "some" else len(_VALUES) + 1
+    bad = len(_VALUES) + 1 + streamed
+    good = bad if params.good_after == "each" else 2
+    requests = 3 + bad + good + (3 if params.grammar else 0)
+    return Cost(
+        requests=requests, prompt_tokens=135 + 20 * good + (65 if params.grammar else 0), output_tokens=50 + good
+    )
+
+
 PROBE = Probe(
     id="bad_schemas",
     doc=__doc__ or "",
@@ -292,7 +318,5 @@ PROBE = Probe(
     params=BadSchemasParams,
     drive=drive,
     judge=judge,
-    requests=30,
-    prompt_tokens=900,
-    output_tokens=250,
+    cost=cost,
 )

@@ -225,7 +225,7 @@ PROBE = Probe(
     judge=judge,
     risk=Risk.LOAD,
     exclusive=True,
-    requests=40,
-    prompt_tokens=500,
-    output_tokens=2500,
+    requests=27,
+    prompt_tokens=1020,
+    output_tokens=1110,
 )

@@ -214,6 +214,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=80,
-    output_tokens=96,
+    prompt_tokens=70,
+    output_tokens=100,
 )

@@ -556,7 +556,7 @@ PROBE = Probe(
     risk=Risk.LOAD,
     exclusive=True,
     first_use=True,
-    requests=130,
-    prompt_tokens=18_500,
-    output_tokens=270,
+    requests=128,
+    prompt_tokens=16840,
+    output_tokens=260,
 )

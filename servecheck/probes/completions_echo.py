@@ -128,6 +128,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=4,
-    prompt_tokens=40,
-    output_tokens=48,
+    prompt_tokens=30,
+    output_tokens=50,
 )

@@ -168,6 +168,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=30,
-    output_tokens=96,
+    prompt_tokens=20,
+    output_tokens=100,
 )

@@ -195,6 +195,6 @@ PROBE = Probe(
     judge=judge,
     exclusive=True,
     requests=16,
-    prompt_tokens=500,
-    output_tokens=900,
+    prompt_tokens=820,
+    output_tokens=750,
 )

@@ -168,6 +168,6 @@ PROBE = Probe(
     judge=judge,
     exclusive=True,
     requests=14,
-    prompt_tokens=450,
-    output_tokens=450,
+    prompt_tokens=590,
+    output_tokens=410,
 )

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from servecheck.model import Check, Exchange, Finding, Json, Level, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._crowds import at_once, open_ended
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
@@ -312,6 +312,13 @@ def _ids(answers: dict[str, reply.Answer]) -> Finding:
     return _PART.held(_IDS, f"{len(seen)} replies, {len(seen)} ids", *answers.values())
 
 
+def cost(params: ConcurrencyIsolationParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    return Cost(
+        requests=3 + 8 * params.rounds, prompt_tokens=150 + 735 * params.rounds, output_tokens=68 + 210 * params.rounds
+    )
+
+
 PROBE = Probe(
     id="concurrency_isolation",
     doc=__doc__ or "",
@@ -344,7 +351,5 @@ PROBE = Probe(
     params=ConcurrencyIsolationParams,
     drive=drive,
     judge=judge,
-    requests=19,
-    prompt_tokens=1300,
-    output_tokens=500,
+    cost=cost,
 )

@@ -231,7 +231,7 @@ PROBE = Probe(
     exclusive=True,
     despite_sickness=True,
     overloads=True,
-    requests=68,
-    prompt_tokens=1700,
-    output_tokens=1650,
+    requests=67,
+    prompt_tokens=3050,
+    output_tokens=1610,
 )

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Outcome, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._crowds import at_once
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
@@ -190,6 +190,13 @@ def _ailment(look: reply.Reply, alone: reply.Answer) -> str:
     return ""
 
 
+def cost(params: ConstraintsInABatchParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    return Cost(
+        requests=2 + 8 * params.rounds, prompt_tokens=90 + 328 * params.rounds, output_tokens=66 + 240 * params.rounds
+    )
+
+
 PROBE = Probe(
     id="constraints_in_a_batch",
     doc=__doc__ or "",
@@ -216,7 +223,5 @@ PROBE = Probe(
     params=ConstraintsInABatchParams,
     drive=drive,
     judge=judge,
-    requests=18,
-    prompt_tokens=700,
-    output_tokens=600,
+    cost=cost,
 )

@@ -128,6 +128,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=6,
-    prompt_tokens=420,
+    prompt_tokens=450,
     output_tokens=6,
 )

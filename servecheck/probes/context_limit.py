@@ -254,6 +254,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=450,
-    output_tokens=20,
+    prompt_tokens=530,
+    output_tokens=12,
 )

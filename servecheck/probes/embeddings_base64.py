@@ -194,5 +194,5 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=5,
-    prompt_tokens=80,
+    prompt_tokens=110,
 )

@@ -317,5 +317,5 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=8,
-    prompt_tokens=120,
+    prompt_tokens=110,
 )

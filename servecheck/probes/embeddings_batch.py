@@ -209,5 +209,5 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=6,
-    prompt_tokens=400,
+    prompt_tokens=500,
 )

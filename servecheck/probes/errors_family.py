@@ -77,6 +77,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=20,
-    output_tokens=4,
+    prompt_tokens=0,
+    output_tokens=0,
 )

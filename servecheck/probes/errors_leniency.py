@@ -68,6 +68,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=9,
-    prompt_tokens=120,
-    output_tokens=36,
+    prompt_tokens=60,
+    output_tokens=6,
 )

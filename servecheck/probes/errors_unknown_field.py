@@ -64,6 +64,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=2,
-    prompt_tokens=64,
-    output_tokens=32,
+    prompt_tokens=50,
+    output_tokens=10,
 )

@@ -56,5 +56,5 @@ PROBE = Probe(
     judge=judge,
     requests=2,
     prompt_tokens=20,
-    output_tokens=32,
+    output_tokens=9,
 )

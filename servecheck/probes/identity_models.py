@@ -163,6 +163,6 @@ PROBE = Probe(
     judge=judge,
     despite_sickness=True,
     requests=2,
-    prompt_tokens=32,
-    output_tokens=32,
+    prompt_tokens=20,
+    output_tokens=9,
 )

@@ -1,7 +1,8 @@
 """All replies come from servers that look the same.
 
 What it does: sends short requests over connections of their own and compares the ``system_fingerprint`` of the
-replies. Stops after three where none reports one.
+replies. Stops after three where none reports one. Where a gateway names the server that answered, it is named too;
+several that look the same are no fault.
 
 Why it matters: behind one name there may be an old and a new version, or a GPU and a TPU pool; then every other row of
 this report is about a mixture, and repeats differ for no reason that shows.
@@ -23,6 +24,7 @@ from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, Route,
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.read import reply
+from servecheck.read.gateway import server_behind
 from servecheck.read.text import dig, quote, string
 
 __all__ = ["PROBE"]
@@ -71,20 +73,33 @@ def judge(transcript: Transcript, _: IdentityReplicasParams) -> Iterator[Finding
         return
     if not reported:
         why = f"not offered: none of {len(answered)} replies has a system_fingerprint, so replicas cannot be told apart"
+        why += _behind(answered)
         yield _PART.refused(_CHECK, why, *answered)
         return
     counts = Counter(said for _, said in reported)
     figures = {"replies": len(answered), "fingerprints": len(counts), "without": len(answered) - len(reported)}
     first = {said: exchange for exchange, said in reversed(reported)}
-    listed = ", ".join(f"{quote(said, 60)} {count} times" for said, count in counts.most_common(4))
+    listed = ", ".join(f"{quote(said, 60)} {count} of {len(answered)}" for said, count in counts.most_common(4))
+    behind = _behind(answered)
     if len(counts) > 1:
-        yield _PART.violated(_CHECK, f"{len(counts)} fingerprints: {listed}", *first.values(), **figures)
+        yield _PART.violated(_CHECK, f"{len(counts)} fingerprints: {listed}{behind}", *first.values(), **figures)
     elif len(reported) < len(answered):
         bare = next(exchange for exchange in answered if exchange not in [exchange for exchange, _ in reported])
-        why = f"{listed}, and none at all {len(answered) - len(reported)} times"
+        why = f"{listed}, and none at all {len(answered) - len(reported)} of {len(answered)}{behind}"
         yield _PART.violated(_CHECK, why, *first.values(), bare, **figures)
     else:
-        yield _PART.held(_CHECK, f"{listed}, of {len(answered)} replies", *first.values(), **figures)
+        yield _PART.held(_CHECK, f"{listed} replies{behind}", *first.values(), **figures)
+
+
+def _behind(answered: list[Exchange]) -> str:
+    """Say how many servers answered, where a gateway names the one that did."""
+    counts = Counter(named for exchange in answered if (named := server_behind(exchange))[0])
+    if not counts:
+        return ""
+    listed = ", ".join(
+        f"{quote(server, 40)} {count} of {len(answered)}" for (server, _), count in counts.most_common(4)
+    )
+    return f"; answered by {listed} ({next(iter(counts))[1]})"
 
 
 PROBE = Probe(
@@ -102,6 +117,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=20,
-    prompt_tokens=300,
+    prompt_tokens=440,
     output_tokens=20,
 )

@@ -156,6 +156,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=250,
-    output_tokens=500,
+    prompt_tokens=320,
+    output_tokens=140,
 )

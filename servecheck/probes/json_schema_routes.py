@@ -138,7 +138,7 @@ PROBE = Probe(
     params=JsonSchemaRoutesParams,
     drive=drive,
     judge=judge,
-    requests=6,
-    prompt_tokens=250,
-    output_tokens=260,
+    requests=5,
+    prompt_tokens=220,
+    output_tokens=80,
 )

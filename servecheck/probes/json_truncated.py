@@ -168,6 +168,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=5,
-    prompt_tokens=180,
-    output_tokens=160,
+    prompt_tokens=220,
+    output_tokens=130,
 )

@@ -99,6 +99,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=4,
-    prompt_tokens=110,
-    output_tokens=120,
+    prompt_tokens=180,
+    output_tokens=30,
 )

@@ -257,6 +257,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=280,
-    output_tokens=73,
+    prompt_tokens=210,
+    output_tokens=70,
 )

@@ -240,6 +240,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=6,
-    prompt_tokens=60,
-    output_tokens=72,
+    prompt_tokens=50,
+    output_tokens=70,
 )

@@ -296,7 +296,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     risk=Risk.DANGEROUS,
-    requests=7,
-    prompt_tokens=200,
-    output_tokens=7,
+    requests=6,
+    prompt_tokens=190,
+    output_tokens=6,
 )

@@ -194,6 +194,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=280,
-    output_tokens=84,
+    prompt_tokens=220,
+    output_tokens=80,
 )

@@ -263,7 +263,7 @@ PROBE = Probe(
     params=LoraEffectParams,
     drive=drive,
     judge=judge,
-    requests=17,
-    prompt_tokens=2_000,
-    output_tokens=68,
+    requests=16,
+    prompt_tokens=2010,
+    output_tokens=50,
 )

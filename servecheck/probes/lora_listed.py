@@ -180,6 +180,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=4,
-    prompt_tokens=90,
-    output_tokens=4,
+    prompt_tokens=40,
+    output_tokens=2,
 )

@@ -197,6 +197,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=270,
-    output_tokens=140,
+    prompt_tokens=290,
+    output_tokens=130,
 )

@@ -347,6 +347,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=12,
-    prompt_tokens=600,
-    output_tokens=330,
+    prompt_tokens=510,
+    output_tokens=210,
 )

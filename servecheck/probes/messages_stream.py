@@ -266,6 +266,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=4,
-    prompt_tokens=220,
-    output_tokens=220,
+    prompt_tokens=350,
+    output_tokens=200,
 )

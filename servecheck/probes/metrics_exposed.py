@@ -162,7 +162,8 @@ def judge(transcript: Transcript, _: MetricsExposedParams) -> Iterator[Finding]:
         return
     missing = reply.not_answered(first)
     if isinstance(missing, reply.Refusal):
-        yield _PART.refused(_READABLE, f"not offered: {first.url} says {missing.what}", first)
+        why = f"not offered: {first.url} says {missing.what}{_hidden(transcript)}"
+        yield _PART.refused(_READABLE, why, first)
         return
     if isinstance(missing, reply.Failure):
         yield _PART.violated(_READABLE, missing.what, first)
@@ -181,6 +182,15 @@ def judge(transcript: Transcript, _: MetricsExposedParams) -> Iterator[Finding]:
     yield from _names(contract, latest, seen)
     yield from _counters(transcript, seen)
     yield from _hang_ups(transcript)
+
+
+def _hidden(transcript: Transcript) -> str:
+    """Say where else the metrics may be, where a gateway stands before the engine or nothing tells the engine."""
+    gateway = transcript.fingerprint.value("gateway")
+    if gateway is None and transcript.fingerprint.value("engine") is not None:
+        return ""
+    who = f"a gateway ({gateway}) hides" if gateway is not None else "a gateway may hide"
+    return f"; {who} the engine's own (give the engine's address as metrics_url)"
 
 
 def _names(contract: Contract, latest: Metrics, seen: list[Exchange]) -> Iterator[Finding]:
@@ -281,7 +291,7 @@ PROBE = Probe(
     params=MetricsExposedParams,
     drive=drive,
     judge=judge,
-    requests=4,
-    prompt_tokens=64,
-    output_tokens=40,
+    requests=5,
+    prompt_tokens=50,
+    output_tokens=11,
 )

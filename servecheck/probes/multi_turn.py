@@ -167,6 +167,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=10,
-    prompt_tokens=1100,
+    prompt_tokens=1280,
     output_tokens=70,
 )

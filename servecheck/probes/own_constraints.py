@@ -199,6 +199,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=5,
-    prompt_tokens=160,
-    output_tokens=220,
+    prompt_tokens=220,
+    output_tokens=70,
 )

@@ -370,6 +370,6 @@ PROBE = Probe(
     contrast=contrast,
     exclusive=True,
     requests=109,
-    prompt_tokens=2_900,
-    output_tokens=3_000,
+    prompt_tokens=3440,
+    output_tokens=2470,
 )

@@ -310,7 +310,7 @@ PROBE = Probe(
     contrast=contrast,
     exclusive=True,
     risk=Risk.DANGEROUS,
-    requests=34,
-    prompt_tokens=13_000,
-    output_tokens=34,
+    requests=32,
+    prompt_tokens=17820,
+    output_tokens=30,
 )

@@ -180,6 +180,6 @@ PROBE = Probe(
     judge=judge,
     contrast=contrast,
     requests=24,
-    prompt_tokens=2_600,
-    output_tokens=24,
+    prompt_tokens=4090,
+    output_tokens=20,
 )

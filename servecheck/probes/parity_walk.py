@@ -285,6 +285,6 @@ PROBE = Probe(
     needs_reference=True,
     exclusive=True,
     requests=46,
-    prompt_tokens=16_000,
-    output_tokens=1_050,
+    prompt_tokens=32240,
+    output_tokens=1060,
 )

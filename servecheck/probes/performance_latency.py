@@ -184,6 +184,6 @@ PROBE = Probe(
     judge=judge,
     exclusive=True,
     requests=51,
-    prompt_tokens=4_100,
-    output_tokens=1_632,
+    prompt_tokens=3880,
+    output_tokens=1630,
 )

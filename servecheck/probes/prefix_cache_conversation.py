@@ -241,6 +241,6 @@ PROBE = Probe(
     judge=judge,
     exclusive=True,
     requests=9,
-    prompt_tokens=2400,
+    prompt_tokens=3800,
     output_tokens=4,
 )

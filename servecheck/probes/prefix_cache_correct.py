@@ -220,6 +220,6 @@ PROBE = Probe(
     judge=judge,
     exclusive=True,
     requests=9,
-    prompt_tokens=2600,
-    output_tokens=96,
+    prompt_tokens=2990,
+    output_tokens=100,
 )

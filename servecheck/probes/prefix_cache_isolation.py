@@ -146,6 +146,6 @@ PROBE = Probe(
     judge=judge,
     exclusive=True,
     requests=9,
-    prompt_tokens=1600,
+    prompt_tokens=1860,
     output_tokens=4,
 )

@@ -233,6 +233,6 @@ PROBE = Probe(
     judge=judge,
     exclusive=True,
     requests=10,
-    prompt_tokens=4500,
+    prompt_tokens=5490,
     output_tokens=8,
 )

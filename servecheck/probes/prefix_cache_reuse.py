@@ -228,6 +228,6 @@ PROBE = Probe(
     judge=judge,
     exclusive=True,
     requests=7,
-    prompt_tokens=1200,
+    prompt_tokens=1410,
     output_tokens=3,
 )

@@ -187,7 +187,7 @@ PROBE = Probe(
     params=ReasoningSplitParams,
     drive=drive,
     judge=judge,
-    requests=6,
-    prompt_tokens=240,
-    output_tokens=1500,
+    requests=5,
+    prompt_tokens=170,
+    output_tokens=280,
 )

@@ -151,6 +151,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=150,
-    output_tokens=600,
+    prompt_tokens=160,
+    output_tokens=150,
 )

@@ -152,6 +152,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=120,
-    output_tokens=500,
+    prompt_tokens=100,
+    output_tokens=40,
 )

@@ -334,5 +334,5 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=700,
+    prompt_tokens=0,
 )

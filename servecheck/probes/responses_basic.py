@@ -289,6 +289,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=8,
-    prompt_tokens=420,
-    output_tokens=200,
+    prompt_tokens=310,
+    output_tokens=140,
 )

@@ -155,6 +155,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=5,
-    prompt_tokens=220,
-    output_tokens=260,
+    prompt_tokens=180,
+    output_tokens=70,
 )

@@ -191,6 +191,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=300,
-    output_tokens=80,
+    prompt_tokens=390,
+    output_tokens=40,
 )

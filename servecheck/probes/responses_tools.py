@@ -228,6 +228,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=900,
-    output_tokens=300,
+    prompt_tokens=1610,
+    output_tokens=260,
 )

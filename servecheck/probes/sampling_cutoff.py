@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Route, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
@@ -65,6 +65,10 @@ class SamplingCutoffParams(Params):
     completion_prompts: tuple[str, ...] = Field(
         default=_TEXTS, min_length=2, max_length=8, description="Texts to continue on the completions route."
     )
+    most_prompts: int = Field(default=16, ge=2, le=16, description="The most prompts that are asked on a route.")
+    completions: bool = Field(
+        default=True, description="Whether the completions route is asked too, where it is served."
+    )
     max_tokens: int = Field(default=8, ge=4, le=64, description="Tokens per draw; later ones meet near-ties.")
 
 
@@ -91,7 +95,9 @@ async def drive(session: Session, params: SamplingCutoffParams, _: Transcript | 
 
 
 def _prompts(params: SamplingCutoffParams, arm: _Arm) -> tuple[str, ...]:
-    return params.prompts if arm.route is Route.CHAT else params.completion_prompts
+    if arm.route is Route.CHAT:
+        return params.prompts[: params.most_prompts]
+    return params.completion_prompts[: params.most_prompts] if params.completions else ()
 
 
 def judge(transcript: Transcript, params: SamplingCutoffParams) -> Iterator[Finding]:
@@ -183,6 +189,14 @@ def _agrees(text: str, sure: str) -> bool:
     return text.strip().startswith(sure.strip())
 
 
+def cost(params: SamplingCutoffParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    chat, texts = (len(_prompts(params, arm)) for arm in _ARMS)
+    requests = 3 * chat + 2 + 3 * texts
+    prompt_tokens = 30 * (3 * chat + 2) + 8 * 3 * texts
+    return Cost(requests=requests, prompt_tokens=prompt_tokens, output_tokens=requests * params.max_tokens)
+
+
 PROBE = Probe(
     id="sampling_cutoff",
     doc=__doc__ or "",
@@ -203,7 +217,5 @@ PROBE = Probe(
     params=SamplingCutoffParams,
     drive=drive,
     judge=judge,
-    requests=23,
-    prompt_tokens=660,
-    output_tokens=184,
+    cost=cost,
 )

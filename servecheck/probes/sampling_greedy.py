@@ -119,7 +119,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     exclusive=True,
-    requests=12,
-    prompt_tokens=480,
-    output_tokens=760,
+    requests=11,
+    prompt_tokens=470,
+    output_tokens=240,
 )

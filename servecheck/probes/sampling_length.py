@@ -233,7 +233,7 @@ PROBE = Probe(
     params=SamplingLengthParams,
     drive=drive,
     judge=judge,
-    requests=5,
+    requests=6,
     prompt_tokens=160,
-    output_tokens=160,
+    output_tokens=130,
 )

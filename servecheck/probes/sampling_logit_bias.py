@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._token_ids import Piece, ask_telling, learn, pieces, telling, told
@@ -42,6 +42,9 @@ class LogitBiasParams(Params):
 
     prompt: str = Field(default="Tell me in a few sentences what a harbour is.", description="An open question.")
     completion_prompt: str = Field(default="The harbour was busy, because", description="A text to continue.")
+    completions: bool = Field(
+        default=True, description="Whether the completions route is asked too, where it is served."
+    )
     max_tokens: int = Field(default=4, ge=3, le=32, description="Tokens of each answer.")
 
 
@@ -67,6 +70,8 @@ async def drive(session: Session, params: LogitBiasParams, _: Transcript | None)
         await session.chat("force", {**base, **tells, **force})
         await session.chat("force-stream", {**base, **force, "stream": True})
         await session.chat("force-alone", {**alone, **force})
+    if not params.completions:
+        return
     token = _BLIND[0] if forced is None or forced.id is None else forced.id
     text: dict[str, Json] = {"prompt": params.completion_prompt, "max_tokens": params.max_tokens, "temperature": 0}
     await session.post("completions-control", "/completions", text)
@@ -211,6 +216,12 @@ def _is_one_piece(text: str) -> bool:
     return any(_ONE_PIECE.fullmatch(form) for form in (text, f" {text.strip()}") if form.strip())
 
 
+def cost(params: LogitBiasParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    requests = 8 if params.completions else 6
+    return Cost(requests=requests, prompt_tokens=30 * requests, output_tokens=requests * params.max_tokens)
+
+
 PROBE = Probe(
     id="sampling_logit_bias",
     doc=__doc__ or "",
@@ -231,7 +242,5 @@ PROBE = Probe(
     params=LogitBiasParams,
     drive=drive,
     judge=judge,
-    requests=8,
-    prompt_tokens=260,
-    output_tokens=32,
+    cost=cost,
 )

@@ -23,7 +23,7 @@ from typing import Literal
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.read import reply
@@ -58,6 +58,10 @@ class SamplingPenaltyParams(Params):
     completion_prompt: str = Field(
         default="The sea is wide, and the ships on the sea", description="A text to continue."
     )
+    most_prompts: int = Field(default=8, ge=2, le=8, description="The most prompts that are asked.")
+    completions: bool = Field(
+        default=True, description="Whether the completions route is asked too, where it is served."
+    )
     max_tokens: int = Field(default=48, ge=24, le=256, description="Tokens of each answer.")
 
 
@@ -86,7 +90,7 @@ async def drive(session: Session, params: SamplingPenaltyParams, _: Transcript |
     penalty: dict[str, Json] = {params.parameter: _STRONG[params.parameter]}
     base: dict[str, Json] = {"max_tokens": params.max_tokens, "temperature": 0, "top_p": 1, "ignore_eos": True}
     extra: dict[str, Json] = {"logprobs": True, "top_logprobs": 5}
-    for place, prompt in enumerate(params.prompts):
+    for place, prompt in enumerate(_asked(params)):
         asked: dict[str, Json] = {**base, "messages": [{"role": "user", "content": prompt}]}
         for number in range(_CONTROLS):
             step = f"control-{place}-{number}"
@@ -108,15 +112,21 @@ async def drive(session: Session, params: SamplingPenaltyParams, _: Transcript |
         return
     again: dict[str, Json] = {**base, "messages": [{"role": "user", "content": params.prompts[moved]}]}
     await session.chat("penalty-stream", {**again, **extra, **penalty, "stream": True})
+    if not params.completions:
+        return
     text: dict[str, Json] = {**base, "prompt": params.completion_prompt, **({"logprobs": 5} if extra else {})}
     for number in range(2):
         await session.post(f"completions-control-{number}", "/completions", text)
     await session.post("completions-penalty", "/completions", {**text, **penalty})
 
 
+def _asked(params: SamplingPenaltyParams) -> tuple[str, ...]:
+    return params.prompts[: params.most_prompts]
+
+
 def _shown(transcript: Transcript, params: SamplingPenaltyParams) -> int | None:
     """Return the first prompt that the penalty moved."""
-    for place in range(len(params.prompts)):
+    for place in range(len(_asked(params))):
         seen = _of_prompt(transcript, params, place)
         if seen is not None and seen.effect in (Effect.LESS, Effect.MOVED):
             return place
@@ -158,7 +168,7 @@ def _seen(penalised: reply.Answer, controls: Sequence[reply.Answer], parameter: 
 
 def judge(transcript: Transcript, params: SamplingPenaltyParams) -> Iterator[Finding]:
     """Judge all prompts together, then the mode and the route that were asked besides."""
-    for place in range(len(params.prompts)):
+    for place in range(len(_asked(params))):
         found = reply_at(transcript, f"penalty-{place}")
         controls = [reply_at(transcript, f"control-{place}-{number}") for number in range(_CONTROLS)]
         missing = _CHAT.unless_answered(_LESS, found, *controls)
@@ -170,7 +180,7 @@ def judge(transcript: Transcript, params: SamplingPenaltyParams) -> Iterator[Fin
             what = next((control.what for control in sick if control is not None), "it was not sent")
             yield _CHAT.undetermined(_LESS, f"a control without the penalty was not answered: {what}", *sent(*sick))
             return
-    all_seen = [_of_prompt(transcript, params, place) for place in range(len(params.prompts))]
+    all_seen = [_of_prompt(transcript, params, place) for place in range(len(_asked(params)))]
     prompts = [seen for seen in all_seen if seen is not None]
     yield _together(transcript, params, prompts)
     moved = _shown(transcript, params)
@@ -200,7 +210,7 @@ def _together(transcript: Transcript, params: SamplingPenaltyParams, prompts: Se
 
 def _loopiest(transcript: Transcript, params: SamplingPenaltyParams) -> str:
     """Return the control whose text repeats itself most."""
-    steps = [f"control-{place}-0" for place in range(len(params.prompts))]
+    steps = [f"control-{place}-0" for place in range(len(_asked(params)))]
     answers = [(answer_at(transcript, step), step) for step in steps]
     return max((_repeats(_said(answer)) if answer is not None else 0, step) for answer, step in answers)[1]
 
@@ -306,6 +316,14 @@ def _repeats(text: str) -> int:
     return len(words) - len(set(words))
 
 
+def cost(params: SamplingPenaltyParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    prompts = len(_asked(params))
+    requests = (_CONTROLS + 1) * prompts + 1 + (3 if params.completions else 0)
+    tokens = 35 * ((_CONTROLS + 1) * prompts + 1) + (30 if params.completions else 0)
+    return Cost(requests=requests, prompt_tokens=tokens, output_tokens=requests * params.max_tokens)
+
+
 PROBE = Probe(
     id="sampling_penalty",
     doc=__doc__ or "",
@@ -320,7 +338,5 @@ PROBE = Probe(
     params=SamplingPenaltyParams,
     drive=drive,
     judge=judge,
-    requests=16,
-    prompt_tokens=700,
-    output_tokens=768,
+    cost=cost,
 )

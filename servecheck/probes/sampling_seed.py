@@ -177,6 +177,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=12,
-    prompt_tokens=360,
-    output_tokens=288,
+    prompt_tokens=280,
+    output_tokens=290,
 )

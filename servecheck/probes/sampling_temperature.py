@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
@@ -41,6 +41,9 @@ class SamplingTemperatureParams(Params):
     max_tokens: int = Field(default=12, ge=4, le=64, description="Tokens per draw.")
     hot: int = Field(default=8, ge=4, le=64, description="Draws at temperature 2.")
     cold: int = Field(default=4, ge=3, le=64, description="Draws at temperature 0.")
+    completions: bool = Field(
+        default=True, description="Whether the completions route is asked too, where it is served."
+    )
 
 
 async def drive(session: Session, params: SamplingTemperatureParams, _: Transcript | None) -> None:
@@ -53,6 +56,8 @@ async def drive(session: Session, params: SamplingTemperatureParams, _: Transcri
         await session.chat(f"hot-{draw}", {**base, "temperature": 2})
     for draw in range(_FEW):
         await session.chat(f"stream-hot-{draw}", {**base, "temperature": 2, "stream": True})
+    if not params.completions:
+        return
     text: dict[str, Json] = {"prompt": params.completion_prompt, "max_tokens": params.max_tokens, "top_p": 1}
     for draw in range(2):
         await session.post(f"completions-cold-{draw}", "/completions", {**text, "temperature": 0})
@@ -127,6 +132,13 @@ def _texts(draws: list[reply.Reply]) -> dict[str, None]:
     return dict.fromkeys(answer.first.reasoning + answer.text for answer in answers)
 
 
+def cost(params: SamplingTemperatureParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    chat, texts = params.cold + params.hot + _FEW, 2 + _FEW if params.completions else 0
+    tokens = (chat + texts) * params.max_tokens
+    return Cost(requests=chat + texts, prompt_tokens=28 * chat + 9 * texts, output_tokens=tokens)
+
+
 PROBE = Probe(
     id="sampling_temperature",
     doc=__doc__ or "",
@@ -147,7 +159,5 @@ PROBE = Probe(
     params=SamplingTemperatureParams,
     drive=drive,
     judge=judge,
-    requests=20,
-    prompt_tokens=650,
-    output_tokens=240,
+    cost=cost,
 )

@@ -303,6 +303,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=8,
-    prompt_tokens=300,
-    output_tokens=180,
+    prompt_tokens=220,
+    output_tokens=190,
 )

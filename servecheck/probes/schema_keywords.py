@@ -242,7 +242,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     risk=Risk.DANGEROUS,
-    requests=31,
-    prompt_tokens=950,
-    output_tokens=1200,
+    requests=33,
+    prompt_tokens=1520,
+    output_tokens=720,
 )

@@ -132,6 +132,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=40,
-    output_tokens=96,
+    prompt_tokens=50,
+    output_tokens=90,
 )

@@ -83,5 +83,5 @@ PROBE = Probe(
     judge=judge,
     requests=2,
     prompt_tokens=90,
-    output_tokens=160,
+    output_tokens=40,
 )

@@ -153,6 +153,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=60,
-    output_tokens=144,
+    prompt_tokens=70,
+    output_tokens=140,
 )

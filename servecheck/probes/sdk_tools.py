@@ -141,6 +141,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=240,
-    output_tokens=180,
+    prompt_tokens=580,
+    output_tokens=170,
 )

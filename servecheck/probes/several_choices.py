@@ -242,6 +242,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=150,
+    prompt_tokens=130,
     output_tokens=170,
 )

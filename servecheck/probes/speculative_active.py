@@ -300,7 +300,7 @@ PROBE = Probe(
     params=SpeculativeActiveParams,
     drive=drive,
     judge=judge,
-    requests=7,
-    prompt_tokens=400,
-    output_tokens=256,
+    requests=6,
+    prompt_tokens=630,
+    output_tokens=260,
 )

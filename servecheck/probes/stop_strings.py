@@ -23,7 +23,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Route, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.read import reply
@@ -63,6 +63,9 @@ class StopStringsParams(Params):
     words_prompt: str = Field(
         default="Repeat: one two three four five six seven eight nine ten.",
         description="The user's message that makes the server say short common words.",
+    )
+    completions: bool = Field(
+        default=True, description="Whether the completions route is asked too, where it is served."
     )
     max_tokens: int = Field(default=64, ge=16, le=4096, description="Room for each answer.")
     thinking_tokens: int = Field(
@@ -141,7 +144,7 @@ _ARMS = (
 
 async def drive(session: Session, params: StopStringsParams, _: Transcript | None) -> None:
     """Greedy twice for each prompt, then every stop string; once more where the text went another way."""
-    for arm in _ARMS:
+    for arm in _arms(params):
         chat = arm.route is Route.CHAT
         path = "/chat/completions" if chat else "/completions"
         body: dict[str, Json] = {"max_tokens": params.max_tokens, "temperature": 0, "top_p": 1}
@@ -163,6 +166,10 @@ async def drive(session: Session, params: StopStringsParams, _: Transcript | Non
                     await session.post(f"{step}-again", path, asked)
 
 
+def _arms(params: StopStringsParams) -> tuple[_Arm, ...]:
+    return tuple(arm for arm in _ARMS if params.completions or arm.route is Route.CHAT)
+
+
 def _all_thought(answer: reply.Reply) -> bool:
     return isinstance(answer, reply.Answer) and not answer.text.strip() and answer.finish == "length"
 
@@ -181,11 +188,11 @@ def _wandered(transcript: Transcript, arm: _Arm, cut: Cut, step: str) -> bool:
     return answer.text[:shorter] != control.text[:shorter]
 
 
-def judge(transcript: Transcript, _: StopStringsParams) -> Iterator[Finding]:
+def judge(transcript: Transcript, params: StopStringsParams) -> Iterator[Finding]:
     """Judge each cut against the control's text before it."""
     for route in (Route.CHAT, Route.COMPLETIONS):
         answered: list[_Arm] = []
-        for arm in _ARMS:
+        for arm in _arms(params):
             if arm.route is not route:
                 continue
             control, part = reply_at(transcript, arm.control), Part(route=route)
@@ -269,6 +276,13 @@ def _goes_on(text: str, whole: str, cut: Cut) -> bool:
     return text == whole or (len(text) > after and text.startswith(whole[: after + _SAME]))
 
 
+def cost(params: StopStringsParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    if params.completions:
+        return Cost(requests=18, prompt_tokens=690, output_tokens=340)
+    return Cost(requests=14, prompt_tokens=650, output_tokens=235)
+
+
 PROBE = Probe(
     id="stop_strings",
     doc=__doc__ or "",
@@ -295,7 +309,5 @@ PROBE = Probe(
     params=StopStringsParams,
     drive=drive,
     judge=judge,
-    requests=18,
-    prompt_tokens=560,
-    output_tokens=560,
+    cost=cost,
 )

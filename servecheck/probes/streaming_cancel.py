@@ -390,7 +390,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     exclusive=True,
-    requests=22,
-    prompt_tokens=400,
-    output_tokens=560,
+    requests=21,
+    prompt_tokens=580,
+    output_tokens=380,
 )

@@ -137,5 +137,5 @@ PROBE = Probe(
     judge=judge,
     requests=2,
     prompt_tokens=80,
-    output_tokens=48,
+    output_tokens=50,
 )

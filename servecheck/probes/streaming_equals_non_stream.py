@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._greedy import first_difference, fork_after
 from servecheck.read import reply
@@ -169,6 +169,12 @@ def _again(transcript: Transcript, step: str) -> list[tuple[str, str]]:
     return [] if said is None else [said[:2]]
 
 
+def cost(params: StreamingEqualsParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    requests = 3 * len(params.prompts)
+    return Cost(requests=requests, prompt_tokens=50 * requests, output_tokens=requests * params.max_tokens)
+
+
 PROBE = Probe(
     id="streaming_equals_non_stream",
     doc=__doc__ or "",
@@ -189,7 +195,5 @@ PROBE = Probe(
     params=StreamingEqualsParams,
     drive=drive,
     judge=judge,
-    requests=12,
-    prompt_tokens=500,
-    output_tokens=290,
+    cost=cost,
 )

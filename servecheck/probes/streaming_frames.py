@@ -452,6 +452,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=5,
-    prompt_tokens=250,
-    output_tokens=320,
+    prompt_tokens=390,
+    output_tokens=210,
 )

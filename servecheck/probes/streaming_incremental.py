@@ -37,6 +37,8 @@ _MIN_SECONDS = 0.3
 _SHARE = 0.5  # measured: 0.78 to 0.97 on three engines
 _ARRIVALS = 20
 _SHORT_TOKENS = 4
+_JOINED = 2  # text events
+_BURSTS = 3  # arrivals: one read of ours may end within a burst
 
 
 class StreamingIncrementalParams(Params):
@@ -166,10 +168,22 @@ def _judged(stream: _Arrivals, short: _Arrivals | None) -> Iterator[Finding]:
     if why:
         yield _PART.undetermined(_SPREAD, f"{why} ({said})" if start else why, stream.exchange, *beside, **figures)
         return
+    said += _gathered(stream, start)
     verdict = _PART.held if stream.is_spread(start) else _PART.violated
     yield verdict(_SPREAD, said, stream.exchange, *beside, **figures)
     verdict = _PART.held if stream.in_small_steps else _PART.violated
     yield verdict(_STEPS, said, stream.exchange, *beside, **figures)
+
+
+def _gathered(stream: _Arrivals, start: float) -> str:
+    """Say how a stream looks that did not flow: a proxy keeps the events and holds them back, a server joins them."""
+    if len(stream.times) <= _JOINED:
+        return "; whoever made these events had the whole answer first" if not stream.is_spread(start) else ""
+    if not stream.is_spread(start) and stream.distinct <= _BURSTS:
+        return "; all events come at once at the end, as behind a proxy that gathers the reply"
+    if not stream.in_small_steps:
+        return f"; the events come in {stream.distinct} bursts, as behind a proxy that gathers a buffer full"
+    return ""
 
 
 PROBE = Probe(
@@ -192,7 +206,7 @@ PROBE = Probe(
     params=StreamingIncrementalParams,
     drive=drive,
     judge=judge,
-    requests=2,
-    prompt_tokens=60,
-    output_tokens=96,
+    requests=1,
+    prompt_tokens=40,
+    output_tokens=60,
 )

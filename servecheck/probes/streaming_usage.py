@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pydantic import Field
 
 from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, Route, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._streams import bodies
 from servecheck.read import reply
@@ -51,6 +51,9 @@ class StreamingUsageParams(Params):
         default="Once upon a time, in a small village by the sea, there was a", description="The text to complete."
     )
     max_tokens: int = Field(default=24, ge=8, le=4096, description="Room for each answer; most run into it.")
+    completions: bool = Field(
+        default=True, description="Whether the completions route is asked too, where it is served."
+    )
 
 
 async def drive(session: Session, params: StreamingUsageParams, _: Transcript | None) -> None:
@@ -64,6 +67,8 @@ async def drive(session: Session, params: StreamingUsageParams, _: Transcript | 
         await session.chat(name, {**chat, **more})
     await session.chat("whole, two choices", {**chat, **_TWO})
     await session.chat("stream, two choices", {**chat, **_TWO, **_ASKED})
+    if not params.completions:
+        return
     await session.post("whole, completion", "/completions", text)
     await session.post("stream, completion", "/completions", {**text, **_ASKED})
 
@@ -206,6 +211,14 @@ def _unasked(transcript: Transcript) -> Iterator[Finding]:
         yield _CHAT.held(_UNASKED, "no event of a stream that did not ask holds usage", *seen)
 
 
+def cost(params: StreamingUsageParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    requests = 8 if params.completions else 6
+    prompt_tokens = 285 if params.completions else 250
+    # Each asks for the room of one answer; two of them for two answers.
+    return Cost(requests=requests, prompt_tokens=prompt_tokens, output_tokens=(requests + 2) * params.max_tokens)
+
+
 PROBE = Probe(
     id="streaming_usage",
     doc=__doc__ or "",
@@ -244,7 +257,5 @@ PROBE = Probe(
     params=StreamingUsageParams,
     drive=drive,
     judge=judge,
-    requests=8,
-    prompt_tokens=320,
-    output_tokens=240,
+    cost=cost,
 )

@@ -181,6 +181,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=2,
-    prompt_tokens=80,
-    output_tokens=90,
+    prompt_tokens=50,
+    output_tokens=100,
 )

@@ -189,6 +189,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=5,
-    prompt_tokens=80,
+    prompt_tokens=90,
     output_tokens=2,
 )

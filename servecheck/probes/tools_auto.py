@@ -251,7 +251,7 @@ PROBE = Probe(
     params=ToolsAutoParams,
     drive=drive,
     judge=judge,
-    requests=8,
-    prompt_tokens=3500,
-    output_tokens=700,
+    requests=5,
+    prompt_tokens=4070,
+    output_tokens=240,
 )

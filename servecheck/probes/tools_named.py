@@ -181,6 +181,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=1400,
-    output_tokens=650,
+    prompt_tokens=2470,
+    output_tokens=320,
 )

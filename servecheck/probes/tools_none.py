@@ -184,7 +184,7 @@ PROBE = Probe(
     params=ToolsNoneParams,
     drive=drive,
     judge=judge,
-    requests=8,
-    prompt_tokens=1500,
-    output_tokens=600,
+    requests=5,
+    prompt_tokens=720,
+    output_tokens=300,
 )

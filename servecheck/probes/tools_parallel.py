@@ -20,7 +20,7 @@ from typing import Literal
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.probes._tools import (
@@ -256,6 +256,13 @@ def _off(transcript: Transcript) -> Iterator[Finding]:
             yield part.held(_ONE, why, found, *sent(plain))
 
 
+def cost(params: ToolsParallelParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    if params.row == "parallel":
+        return Cost(requests=3, prompt_tokens=1020, output_tokens=270)
+    return Cost(requests=4, prompt_tokens=1510, output_tokens=270)
+
+
 PROBE = Probe(
     id="tools_parallel",
     doc=__doc__ or "",
@@ -294,7 +301,5 @@ PROBE = Probe(
     params=ToolsParallelParams,
     drive=drive,
     judge=judge,
-    requests=6,
-    prompt_tokens=2000,
-    output_tokens=700,
+    cost=cost,
 )

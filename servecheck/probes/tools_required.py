@@ -144,6 +144,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=5,
-    prompt_tokens=700,
-    output_tokens=500,
+    prompt_tokens=1100,
+    output_tokens=290,
 )

@@ -171,6 +171,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=1200,
-    output_tokens=112,
+    prompt_tokens=2170,
+    output_tokens=100,
 )

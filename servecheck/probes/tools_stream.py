@@ -242,6 +242,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=5,
-    prompt_tokens=800,
-    output_tokens=450,
+    prompt_tokens=1190,
+    output_tokens=360,
 )

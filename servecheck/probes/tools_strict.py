@@ -173,6 +173,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=7,
-    prompt_tokens=1200,
-    output_tokens=600,
+    prompt_tokens=2140,
+    output_tokens=460,
 )

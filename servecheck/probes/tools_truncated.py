@@ -224,6 +224,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=6,
-    prompt_tokens=900,
-    output_tokens=500,
+    prompt_tokens=1590,
+    output_tokens=340,
 )

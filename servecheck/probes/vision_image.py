@@ -333,6 +333,6 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     requests=12,
-    prompt_tokens=4_000,
-    output_tokens=120,
+    prompt_tokens=950,
+    output_tokens=110,
 )

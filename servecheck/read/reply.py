@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from servecheck.model import Ending, Exchange, Json
-from servecheck.read import sse
+from servecheck.read import gateway, sse
 from servecheck.read.text import dig, number, parse, quote, seconds, string
 
 __all__ = [
@@ -151,9 +151,11 @@ def not_answered(exchange: Exchange) -> Refusal | Failure | None:
         return Failure(exchange=exchange, what=f"no reply: {exchange.detail or exchange.ending}")
     if exchange.status >= 400:
         message = error_message(exchange.body)
+        reason = f"({dropped})" if (dropped := gateway.dropped(exchange)) else ""
         if exchange.status < 500 or exchange.status == NOT_IMPLEMENTED:
-            return Refusal(exchange=exchange, code=exchange.status, message=message)
-        return Failure(exchange=exchange, what=f"HTTP {exchange.status}: {quote(message or exchange.body)}")
+            return Refusal(exchange=exchange, code=exchange.status, message=f"{message} {reason}".strip())
+        what = f"HTTP {exchange.status}: {quote(message or exchange.body)} {reason}".strip()
+        return Failure(exchange=exchange, what=what)
     if exchange.status >= 300:
         return Failure(exchange=exchange, what=f"HTTP {exchange.status} to {quote(exchange.header('location') or '')}")
     if exchange.ending is Ending.DEADLINE:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from servecheck.declared import Beside, Matrix
 from servecheck.expectations import Met
+from servecheck.known_issues import KnownIssue
 from servecheck.model import (
     Cell,
     Check,
@@ -20,6 +22,7 @@ from servecheck.model import (
     Verdict,
 )
 from servecheck.profiles import Readiness
+from servecheck.report.framing import Framing
 from servecheck.tally import WorkloadTally
 
 __all__ = ["Cost", "InstrumentCheck", "RunReport", "Since", "Subject", "row_key"]
@@ -91,7 +94,9 @@ class RunReport:
     Confounders are names of fingerprint fields or property rows, or sentences. ``readiness`` holds one entry a profile
     that was looked at, the one that the run was made for first; ``expected`` what became of the known deviations;
     ``since`` what is not as it was in the run before, ``compared_with`` those runs by endpoint. ``workload`` is what
-    became of the caller's own schemas and tools, ``None`` where none were given.
+    became of the caller's own schemas and tools, ``None`` where none were given. ``known_issues`` are those that cells
+    look like; ``matrices`` what others declare of an endpoint, and ``beside`` that beside what was seen. ``framing`` is
+    what the caller adds, ``samples`` are exchanges that figures are drawn from besides the evidence, by row key.
     """
 
     id: str
@@ -126,6 +131,11 @@ class RunReport:
     since: tuple[Since, ...] = ()
     compared_with: Mapping[str, str] = field(default_factory=dict)
     workload: WorkloadTally | None = None
+    samples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    framing: Framing = field(default_factory=Framing)
+    known_issues: tuple[KnownIssue, ...] = ()
+    matrices: tuple[Matrix, ...] = ()
+    beside: tuple[Beside, ...] = ()
 
     def __post_init__(self) -> None:
         for name, moment in (("started", self.started), ("finished", self.finished)):

@@ -72,7 +72,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.tests.update(plain=lambda part: isinstance(part, str))
     environment.filters.update(
+        alt=_alt,
         block=text.block,
         cell=text.cell,
         cell_code=text.cell_code,
@@ -101,6 +103,11 @@ def _target(part: str) -> Md:
     if not re.fullmatch(r"[0-9a-z_.-]*", part):
         raise ValueError(f"not an anchor or a file of this report: {part!r}")
     return Md(part)
+
+
+def _alt(words: str) -> Md:
+    """Return the words of a picture: inside its brackets nothing may be a link, and code spans are not shown."""
+    return Md(re.sub(r"([\\`*\[\]<>|~#_&@$:!])", r"\\\1", " ".join(text.visible(words).split())))
 
 
 def _issue(issue: str) -> Md:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from servecheck.expectations import Met
+from servecheck.known_issues import KnownIssue
 from servecheck.model import DECIDED, Cell, Comparison, Feature, Finding, GroupTally, Kind, Known, Measured
 from servecheck.profiles import Readiness
 from servecheck.report.data import RunReport, Subject
@@ -17,10 +19,12 @@ from servecheck.schema.results_v1 import (
     SCHEMA_ID,
     CellV1,
     ComparisonV1,
+    DeclaredV1,
     EndpointV1,
     ExpectedV1,
     FindingV1,
     GroupV1,
+    KnownIssueV1,
     KnownV1,
     MeasuredV1,
     ReadinessV1,
@@ -87,6 +91,9 @@ def to_results(run: RunReport) -> dict[str, Any]:
         ],
         expectations=[_expected(each) for each in run.expected],
         workload=_workload(run.workload) if run.workload is not None else None,
+        known_issues=[_known_issue(each) for each in run.known_issues],
+        declared=list(_declared(run)),
+        notes=list(run.notes),
     )
     dumped: dict[str, Any] = _writable(results.model_dump(mode="json", by_alias=True))
     if dumped["workload"] is None:
@@ -96,6 +103,37 @@ def to_results(run: RunReport) -> dict[str, Any]:
             if known["source"] is None:
                 del known["source"]
     return dumped
+
+
+def _known_issue(each: KnownIssue) -> KnownIssueV1:
+    return KnownIssueV1(
+        reference=each.reference,
+        title=each.title,
+        engine=each.engine,
+        rows=list(each.rows),
+        versions=each.versions,
+        fixed_in=each.fixed_in,
+        confidence=each.confidence.value,
+        as_of=each.as_of.isoformat(),
+        note=each.note,
+    )
+
+
+def _declared(run: RunReport) -> Iterator[DeclaredV1]:
+    digests = {(each.endpoint, each.source): each.digest for each in run.matrices}
+    for each in run.beside:
+        yield DeclaredV1(
+            endpoint=each.endpoint,
+            feature=each.declared.row,
+            says=each.declared.says.value,
+            label=each.declared.label,
+            words=each.declared.words,
+            covers=each.declared.covers or None,
+            source=each.source,
+            sha256=digests[each.endpoint, each.source],
+            observed=each.seen,
+            contradiction=each.contradicts,
+        )
 
 
 def _readiness(each: Readiness) -> ReadinessV1:

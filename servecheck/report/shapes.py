@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from servecheck.model import How, Level
+from servecheck.report.figures import Figure
 
 __all__ = [
     "Answer",
+    "BenchmarkRow",
+    "BenchmarksView",
     "Blocker",
     "CheckSeen",
+    "ContradictionView",
+    "DeclaredRow",
+    "DeclaredView",
     "EvidenceView",
     "ExchangeView",
     "Fact",
     "FactRow",
     "FaultView",
+    "FigureView",
     "GroupRow",
+    "KnownView",
     "MatrixGroup",
     "MatrixRow",
     "NotKnown",
@@ -116,6 +124,7 @@ class MatrixRow:
     cells: tuple[Shown, ...]
     deltas: tuple[str, ...]
     reasons: tuple[tuple[str, str], ...]
+    differs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +191,14 @@ class ExchangeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownView:
+    """An upstream issue that a cell looks like; ``words`` are empty where only the reference is known."""
+
+    reference: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceView:
     """Why a cell (or a comparison) says what it says. ``heading`` is plain ASCII, so that ``slug`` is its anchor."""
 
@@ -198,7 +215,7 @@ class EvidenceView:
     reason: str
     parts: str
     notes: tuple[str, ...]
-    known_issues: tuple[str, ...]
+    known_issues: tuple[KnownView, ...]
     seen: tuple[CheckSeen, ...]
     measured: tuple[tuple[str, str], ...]
     faults: tuple[FaultView, ...]
@@ -268,6 +285,76 @@ class WorkloadView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FigureView:
+    """A figure, and the picture of it beside the report; ``file`` is empty where there is none."""
+
+    figure: Figure
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRow:
+    """One figure of a benchmark on every endpoint that has one; ``ratio`` is the other to the reference."""
+
+    label: str
+    values: tuple[str, ...]
+    ratio: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarksView:
+    """What a tool measured under one load, on two endpoints where they can be compared, else on one.
+
+    ``unlike`` says why nothing stands beside it, empty where something does or nothing was given.
+    """
+
+    tool: str
+    load: str
+    endpoints: tuple[str, ...]
+    rows: tuple[BenchmarkRow, ...]
+    unlike: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContradictionView:
+    """Rows of an endpoint that are not what one line of its support matrix says, and are all seen alike."""
+
+    endpoint: str
+    declared: str
+    seen: str
+    rows: tuple[tuple[str, Ref | None], ...]
+    words: str
+    covers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredRow:
+    """One row as it is declared and as it was seen; ``contradicts`` where these do not go together."""
+
+    row: str
+    declared: str
+    words: str
+    seen: str
+    contradicts: bool
+    ref: Ref | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredView:
+    """One support matrix: whose, where from, its rows beside what was seen, those that the run did not decide, and its
+    lines that nothing here probes.
+    """
+
+    endpoint: str
+    source: str
+    as_of: str
+    digest: str
+    rows: tuple[DeclaredRow, ...]
+    undecided: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportView:
     """A whole report, in reading order."""
 
@@ -301,6 +388,36 @@ class ReportView:
     notes: tuple[str, ...]
     base_urls: tuple[tuple[str, str], ...]
     workload: WorkloadView | None = None
+    contradictions: tuple[ContradictionView, ...] = ()
+    declared: tuple[DeclaredView, ...] = ()
+    context: tuple[str | tuple[str, ...], ...] = ()
+    figures: tuple[FigureView, ...] = ()
+    benchmarks: tuple[BenchmarksView, ...] = ()
+    statuses: tuple[tuple[str, str, int], ...] = ()
+    pictures: bool = False
+
+    @property
+    def contents(self) -> tuple[tuple[str, str], ...]:
+        """Anchors and words of the sections that this report has, in reading order."""
+        return tuple(
+            (anchor, words)
+            for anchor, words, there in (
+                ("decide", "Decide", True),
+                ("not-known", "Not known", True),
+                ("your-workload", "Your workload", self.workload is not None),
+                ("caveats", "Caveats", bool(self.caveats)),
+                ("ready-for", "Ready for", bool(self.readiness)),
+                ("since-the-last-run", "Since the last run", bool(self.compared_with)),
+                ("matrix", "Matrix", True),
+                ("measurements", "Measurements", bool(self.figures)),
+                ("benchmarks", "Benchmarks", bool(self.benchmarks)),
+                ("properties", "Properties", bool(self.properties)),
+                ("evidence", "Evidence", True),
+                ("legend", "Legend", True),
+                ("reproduce", "Reproduce", True),
+            )
+            if there
+        )
 
     @property
     def not_green(self) -> tuple[EvidenceView, ...]:

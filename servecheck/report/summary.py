@@ -39,8 +39,11 @@ def _sections(view: ReportView) -> Iterator[tuple[str, str]]:
         ("the first screen", "first_screen"),
         ("all that blocks", "more_blockers"),
         ("your workload", "workload"),
+        ("declared against observed", "declared"),
         ("the matrix", "matrix"),
         ("caveats, properties, confounders and notes", "apart"),
+        ("measurements", "figures"),
+        ("benchmarks", "benchmarks"),
         ("the legend", "legend"),
     ):
         yield name, render(f"parts/{template}.md.j2", values)

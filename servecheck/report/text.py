@@ -257,8 +257,14 @@ def is_plain_url(url: str) -> bool:
 
 
 def issue_words(issue: str) -> str:
-    """Return how people say an issue (``vllm #1234`` without the sign, which forges act upon), else what was given."""
+    """Return how people say an issue (``vllm #1234`` without the sign, which forges act upon), else what was given.
+
+    A file of a repository is ``vllm: envs.py``.
+    """
     found = re.fullmatch(r"https://github\.com/[\w.-]+/([\w.-]+)/(?:issues|pull)/(\d+)", issue, re.ASCII)
+    file = re.fullmatch(r"https://github\.com/[\w.-]+/([\w.-]+)/blob/[\w./-]+/([\w.-]+)", issue, re.ASCII)
+    if file is not None:
+        return f"{file[1]}: {file[2]}"
     return f"{found[1]} {found[2]}" if found else issue
 
 

@@ -5,31 +5,43 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from servecheck.declared import Beside
 from servecheck.model import (
     DECIDED,
     Cell,
     Comparison,
     Decision,
     Delta,
+    Exchange,
     Feature,
     How,
     Kind,
     Status,
 )
+from servecheck.report import plots
+from servecheck.report.benchmarks import benchmarks
 from servecheck.report.data import RunReport, Subject, row_key
 from servecheck.report.evidence import Curl, ExchangeViews, checks_seen, figures, heading_word, slug
+from servecheck.report.figures import drawn
+from servecheck.report.framing import blocks
+from servecheck.report.redacted import redacted
 from servecheck.report.shapes import (
     Answer,
     Blocker,
+    ContradictionView,
+    DeclaredRow,
+    DeclaredView,
     EvidenceView,
     ExpectedView,
     Fact,
     FactRow,
     FaultView,
+    FigureView,
     GroupRow,
+    KnownView,
     MatrixGroup,
     MatrixRow,
     NotKnown,
@@ -79,16 +91,32 @@ _MARK_ORDER = {status.mark: place for place, status in enumerate(WORST_FIRST)}
 SECRET = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 
 
-def view(run: RunReport, curl: Curl) -> ReportView:
-    """Decide everything a reader will see of a run. Pure: the same run gives the same view."""
-    return _Viewer(run, curl).view()
+def view(run: RunReport, curl: Curl, *, files: bool = False) -> ReportView:
+    """Decide everything a reader will see of a run. Pure: the same run gives the same view.
+
+    With ``files``, pictures stand in files beside the report. What the run's framing wants left out is left out.
+    """
+    if run.framing.redact:
+        return _Viewer(redacted(run), _without_bodies(curl), files=files).view()
+    return _Viewer(run, curl, files=files).view()
+
+
+def _without_bodies(curl: Curl) -> Curl:
+    """Return commands only of requests that have no body: one with a body would be sent with the note in its place."""
+
+    def render(exchange: Exchange) -> str:
+        return (
+            f"# the body is left out; exchange {exchange.id} in run.jsonl" if exchange.request_body else curl(exchange)
+        )
+
+    return render
 
 
 class _Viewer:
     """The run with its look-ups, made once."""
 
-    def __init__(self, run: RunReport, curl: Curl) -> None:
-        self.run, self.curl = run, curl
+    def __init__(self, run: RunReport, curl: Curl, *, files: bool) -> None:
+        self.run, self.curl, self.files = run, curl, files
         self.names = tuple(subject.name for subject in run.subjects)
         self.features = {feature.id: feature for feature in run.features}
         self.cells = {(cell.feature, cell.endpoint): cell for cell in run.cells}
@@ -131,6 +159,13 @@ class _Viewer:
             notes=run.notes,
             base_urls=tuple((s.name, public_url(s.endpoint.base_url)) for s in run.subjects),
             workload=self._workload(),
+            context=blocks(run.framing.context),
+            figures=tuple(self._figures()),
+            benchmarks=tuple(benchmarks(run)),
+            statuses=tuple(self._statuses(rows)),
+            pictures=plots.available(),
+            contradictions=tuple(self._contradictions()),
+            declared=tuple(self._declared()),
         )
 
     # ----------------------------------------------------------------- first screen
@@ -145,6 +180,8 @@ class _Viewer:
         return (f"This run did not finish{why}.", f"What follows is only what it saw before.{left}")
 
     def _title(self) -> str:
+        if self.run.framing.title:
+            return self.run.framing.title
         candidates = [name for name in self.names if name != self.run.reference]
         use = f" for {self.run.profile.profile.id}" if self.run.profile else ""
         if self.run.reference is None or not candidates:
@@ -256,6 +293,56 @@ class _Viewer:
     def _issues(self, feature: str, endpoint: str) -> tuple[str, ...]:
         cell = self.cells.get((feature, endpoint))
         return cell.known_issues if cell else ()
+
+    def _known(self, feature: str, references: Sequence[str]) -> Iterator[KnownView]:
+        for reference in references:
+            said = [
+                f"{one.title} ({one.standing})" + (f" {one.note}" if one.note else "")
+                for one in self.run.known_issues
+                if one.reference == reference and feature in one.rows
+            ]
+            yield KnownView(reference=reference, words=" ".join(said))
+
+    def _contradictions(self) -> Iterator[ContradictionView]:
+        """Fold the rows that one line of a matrix is wrong about in the same way; what has most rows comes first."""
+        grouped: dict[tuple[str, str, str, str, str], list[Beside]] = {}
+        for one in self.run.beside:
+            if one.contradicts and one.seen is not None:
+                key = (one.endpoint, one.declared.says.mark, one.seen.mark, one.declared.label, one.declared.words)
+                grouped.setdefault(key, []).append(one)
+        for (endpoint, mark, seen, label, words), rows in sorted(grouped.items(), key=lambda item: -len(item[1])):
+            yield ContradictionView(
+                endpoint=endpoint,
+                declared=mark,
+                seen=seen,
+                rows=tuple((one.declared.row, self._ref(one.declared.row, endpoint)) for one in rows),
+                words=words if label == rows[0].declared.row else f"{label}: {words}",
+                covers=rows[0].declared.covers,
+            )
+
+    def _declared(self) -> Iterator[DeclaredView]:
+        for matrix in self.run.matrices:
+            mine = [one for one in self.run.beside if (one.endpoint, one.source) == (matrix.endpoint, matrix.source)]
+            yield DeclaredView(
+                endpoint=matrix.endpoint,
+                source=matrix.source,
+                as_of=matrix.as_of,
+                digest=matrix.digest[:12],
+                rows=tuple(self._declared_row(one, one.seen) for one in mine if one.seen in DECIDED),
+                undecided=tuple(dict.fromkeys(one.declared.row for one in mine if one.seen not in DECIDED)),
+                others=matrix.others,
+            )
+
+    def _declared_row(self, one: Beside, seen: Status | None) -> DeclaredRow:
+        said = one.declared
+        return DeclaredRow(
+            row=said.row,
+            declared=said.says.mark,
+            words=said.words if said.label == said.row else f"{said.label}: {said.words}",
+            seen=f"{seen.mark} {seen}" if seen is not None else "",
+            contradicts=one.contradicts,
+            ref=self._ref(said.row, one.endpoint),
+        )
 
     def _not_known(self) -> Iterator[NotKnown]:
         """List what is undecided or was not run, or nothing at all: the reader is told either way."""
@@ -402,14 +489,31 @@ class _Viewer:
             for compared in self.run.compared(feature.id)
             if feature.kind is Kind.COMPARISON or compared.delta is Delta.DRIFT
         )
+        deltas = tuple(self._delta(feature.id, left, right) for left, right in self.pairs)
         return MatrixRow(
             feature=feature.id,
             title=feature.title,
             core=feature.core,
             cells=tuple(shown),
-            deltas=tuple(self._delta(feature.id, left, right) for left, right in self.pairs),
+            deltas=deltas,
             reasons=tuple(reasons),
+            differs=any("behind" in delta or delta == Delta.DRIFT for delta in deltas),
         )
+
+    @staticmethod
+    def _statuses(groups: Iterable[MatrixGroup]) -> Iterator[tuple[str, str, int]]:
+        """Count the rows in which a status stands, in the legend's order."""
+        counted = Counter(
+            word for group in groups for row in group.rows for word in {shown.word for shown in row.cells}
+        )
+        for status in Status:
+            if counted[status.value]:
+                yield status.mark, status.value, counted[status.value]
+
+    def _figures(self) -> Iterator[FigureView]:
+        for figure in drawn(self.run):
+            file = f"figure-{figure.id}.svg" if self.files and plots.available() else ""
+            yield FigureView(figure=figure, file=file)
 
     def _shown(self, feature: Feature, name: str, cell: Cell | None) -> Shown:
         if feature.kind is Kind.COMPARISON and (cell is None or cell.status in DECIDED):
@@ -594,7 +698,7 @@ class _Viewer:
                 reason=reason,
                 parts=cell.parts if cell else "",
                 notes=cell.notes if cell else (),
-                known_issues=cell.known_issues if cell else (),
+                known_issues=tuple(self._known(feature_id, cell.known_issues if cell else ())),
                 seen=seen,
                 measured=tuple(dict.fromkeys(pair for c in compared for pair in figures(c.measured))),
                 faults=tuple(

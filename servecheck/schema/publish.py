@@ -15,8 +15,11 @@ from pydantic import BaseModel
 
 from servecheck.probe import Probe
 from servecheck.probes import discover
+from servecheck.schema.declared_v1 import DeclaredV1
 from servecheck.schema.endpoints_v1 import EndpointsV1
 from servecheck.schema.expectations_v1 import ExpectationsV1
+from servecheck.schema.formats_v1 import FormatsV1
+from servecheck.schema.known_issues_v1 import KnownIssuesV1
 from servecheck.schema.profile_v1 import ProfileV1
 from servecheck.schema.scenario_v1 import FILE_SUFFIXES, ScenarioV1, file_parameters
 from servecheck.schema.workload_v1 import WorkloadV1
@@ -90,6 +93,9 @@ def published() -> dict[str, str]:
         "endpoints.v1.json": _text(endpoints_json_schema()),
         "expectations.v1.json": _text(_draft_07(ExpectationsV1, "servecheck expectations")),
         "profile.v1.json": _text(_draft_07(ProfileV1, "servecheck profile")),
+        "known-issues.v1.json": _text(_draft_07(KnownIssuesV1, "servecheck known issues")),
+        "declared.v1.json": _text(_draft_07(DeclaredV1, "servecheck support matrix")),
+        "formats.v1.json": _text(_draft_07(FormatsV1, "servecheck table of formats")),
         "workload.v1.json": _text(workload_json_schema()),
     }
 

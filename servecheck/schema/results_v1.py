@@ -253,6 +253,35 @@ class WorkloadV1(_Closed):
     items: list[WorkloadItemV1]
 
 
+class KnownIssueV1(_Closed):
+    """An upstream issue that cells look like: a hypothesis, which decides nothing."""
+
+    reference: str = Field(description="As cells name it under known_issues.")
+    title: str
+    engine: str
+    rows: list[str]
+    versions: str | None = Field(description="The versions that have it; null where that is not known.")
+    fixed_in: str | None
+    confidence: str = Field(description="reported, read in source, or reproduced.")
+    as_of: str = Field(description="The day on which it was looked up.")
+    note: str | None
+
+
+class DeclaredV1(_Closed):
+    """What a support matrix declares of a row, beside what was seen of it."""
+
+    endpoint: str
+    feature: str
+    says: str = Field(description="supported, unsupported, experimental, planned or unverified.")
+    label: str = Field(description="The matrix' own name of the line.")
+    words: str = Field(description="As it stands there.")
+    covers: str | None = Field(description="What is known of the test behind the line.")
+    source: str
+    sha256: str
+    observed: Status | None = Field(description="The cell's status; null where there is none.")
+    contradiction: bool
+
+
 class ResultsV1(_Closed):
     """A whole results.json."""
 
@@ -270,6 +299,9 @@ class ResultsV1(_Closed):
     since: list[SinceV1] = Field(default=[], description="What changed since the run before, where one is known.")
     expectations: list[ExpectedV1] = Field(default=[], description="Known deviations that the run was given.")
     workload: WorkloadV1 | None = Field(default=None, description="Absent where the run had no workload.")
+    known_issues: list[KnownIssueV1] = Field(default=[], description="What is known of the issues that cells name.")
+    declared: list[DeclaredV1] = Field(default=[], description="Support matrices that the run was given, by row.")
+    notes: list[str] = Field(default=[], description="What else the reader should know, such as formats of weights.")
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,0 +1,263 @@
+"""What was measured as figures: the numbers as a table whatever is installed, and as pictures where matplotlib is."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from servecheck.model import Cell, Chunk, Comparison, Delta, Exchange, Feature, How, Kind, Observed, Outcome, Status
+from servecheck.report import plots
+from servecheck.report.data import RunReport, row_key
+from servecheck.report.figures import Figure, Point, Series, drawn, sampled
+from servecheck.report.files import rendered, write_all
+from tests.sample_runs import RUNS, fake_curl, finding, judged, two_endpoints
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+needs_plots = pytest.mark.skipif(not plots.available(), reason="no matplotlib here: pip install 'servecheck[plots]'")
+
+
+def streamed(name: str, step: str, *arrivals: float, prompt: int = 0) -> Exchange:
+    """Return a streamed answer with a word at each of these times."""
+    word = json.dumps({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "a"}}]})
+    done = json.dumps({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 1, "total_tokens": 1}})
+    chunks = [Chunk(at=at, data=f"data: {word}\n\n".encode()) for at in arrivals]
+    chunks.append(Chunk(at=arrivals[-1], data=f"data: {done}\n\ndata: [DONE]\n\n".encode()))
+    return Exchange(
+        id=name,
+        step=step,
+        method="POST",
+        url="http://h/v1/chat/completions",
+        request_body=b'{"stream": true}',
+        status=200,
+        response_headers=(("content-type", "text/event-stream"),),
+        chunks=tuple(chunks),
+        ended_at=arrivals[-1],
+    )
+
+
+def measured() -> RunReport:
+    """Return a run in which everything that can be drawn was measured."""
+    run = two_endpoints()
+    features = tuple(
+        Feature(id=name, title=name, question="?", core=False, kind=kind)
+        for name, kind in (
+            ("performance.latency", Kind.PROPERTY),
+            ("compile.recompilation", Kind.JUDGED),
+            ("streaming.incremental", Kind.JUDGED),
+            ("parity.forced", Kind.COMPARISON),
+        )
+    )
+    cells: list[Cell] = []
+    exchanges: dict[str, Exchange] = {}
+    samples: dict[str, tuple[str, ...]] = {}
+    for name, factor in (("gpu", 1.0), ("tpu", 2.0)):
+        figures: dict[str, float | int | str | bool | None] = {}
+        for at in (1, 4):
+            for key, value in (("ttft", 20.0), ("between_tokens", 5.0)):
+                figures |= {f"{key}_at_{at}_ms": value * at * factor, f"{key}_at_{at}_low_ms": value * at}
+                figures[f"{key}_at_{at}_high_ms"] = 3 * value * at
+            figures[f"tokens_per_s_at_{at}"] = 40.0 * at / factor
+        observed = Observed(value="fast", why="so", measured=figures)
+        cells.append(
+            Cell(
+                feature="performance.latency",
+                endpoint=name,
+                status=Status.SUPPORTED,
+                reason="",
+                kind=Kind.PROPERTY,
+                value="fast",
+                how=How.OBSERVED,
+                observed=(observed,),
+            )
+        )
+        sent = [
+            streamed(f"{name}-{kind}-{tokens}", f"{kind}-length-{tokens}", at * factor, prompt=tokens)
+            for tokens in (64, 512)
+            for kind, at in (("cold", 1.0), ("warm", 0.1))
+        ]
+        samples[row_key("compile.recompilation", name)] = tuple(each.id for each in sent)
+        stream = streamed(f"{name}-s", "stream", *(0.1 * factor * place for place in range(1, 21)))
+        exchanges |= {each.id: each for each in (*sent, stream)}
+        held = finding("text-arrives-in-pieces", Outcome.HELD, "so", stream.id)
+        cells.append(judged("streaming.incremental", name, Status.SUPPORTED, findings=(held,)))
+    apart: dict[str, float | int | str | bool | None] = {
+        "kl": 0.002,
+        "kl_low": 0.001,
+        "kl_high": 0.003,
+        "noise_kl": 0.0004,
+    }
+    apart |= {f"delta_{each}_nat": value for each, value in (("p50", 0.01), ("p95", 0.1), ("p99", 0.4), ("max", 2.5))}
+    compared = Comparison(left="gpu", right="tpu", feature="parity.forced", delta=Delta.DRIFT, why="so", measured=apart)
+    return replace(
+        run,
+        features=(*run.features, *features),
+        cells=(*run.cells, *cells),
+        comparisons=(*run.comparisons, compared),
+        exchanges={**run.exchanges, **exchanges},
+        samples=samples,
+    )
+
+
+def figure(name: str) -> Figure:
+    return next(each for each in drawn(measured()) if each.id == name)
+
+
+def test_everything_that_was_measured_is_drawn():
+    assert [
+        *("latency-ttft", "latency-between-tokens", "latency-tokens-per-s"),
+        *("first-token", "stream-timeline", "parity-differences", "parity-noise"),
+    ] == [each.id for each in drawn(measured())]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_nothing_is_drawn_where_nothing_was_measured(name):
+    assert drawn(RUNS[name]()) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        (
+            "latency-ttft",
+            (
+                ("Requests at once", "gpu (ms)", "tpu (ms)"),
+                ("1", "20 (20 to 60)", "40 (20 to 60)"),
+                ("4", "80 (80 to 240)", "160 (80 to 240)"),
+            ),
+        ),
+        (
+            "latency-tokens-per-s",
+            (("Requests at once", "gpu (tokens/s)", "tpu (tokens/s)"), ("1", "40", "20"), ("4", "160", "80")),
+        ),
+        (
+            "first-token",
+            (
+                (
+                    "Prompt tokens",
+                    *("gpu, first of its length (ms)", "gpu, later (ms)"),
+                    *("tpu, first of its length (ms)", "tpu, later (ms)"),
+                ),
+                ("64", "1,000", "100", "2,000", "200"),
+                ("512", "1,000", "100", "2,000", "200"),
+            ),
+        ),
+        (
+            "parity-noise",
+            (
+                ("Compared", "between the endpoints (nat)", "of an endpoint with itself (nat)"),
+                ("gpu and tpu, parity.forced", "0.002 (0.001 to 0.003)", "0.0004"),
+            ),
+        ),
+        (
+            "parity-differences",
+            (
+                ("Share of positions", "gpu and tpu, parity.forced (nat)"),
+                *(("median", "0.01"), ("95 %", "0.1"), ("99 %", "0.4"), ("largest", "2.5")),
+            ),
+        ),
+    ],
+)
+def test_the_numbers_are_a_table(name, table):
+    assert table == figure(name).table
+
+
+def test_a_stream_is_told_from_its_first_event_to_its_last():
+    lines = figure("stream-timeline").table
+    assert (lines[0], lines[1], lines[-1]) == (("events", "gpu (s)", "tpu (s)"), ("1", "0.1", "0.2"), ("21", "2", "4"))
+    assert "gpu: the first of 21 events after 0.1 s, the last after 2 s" in figure("stream-timeline").alt
+
+
+def test_a_long_stream_is_thinned_and_keeps_its_ends():
+    run = measured()
+    long = streamed("gpu-s", "stream", *(place / 1000 for place in range(1, 3001)))
+    found = next(
+        each for each in drawn(replace(run, exchanges={**run.exchanges, "gpu-s": long})) if "timeline" in each.id
+    )
+    points = found.series[0].points
+    assert len(points) <= 402
+    assert (points[0].y, points[-1].y) == (1, 3001)
+
+
+def test_only_single_prompts_of_a_length_are_sampled():
+    steps = (
+        "cold-length-64",
+        "warm-length-64-2",
+        "cold-batch-4/1",
+        "cold-feature-json",
+        "control-1",
+        "beside-length-64",
+    )
+    sent = [streamed(step, step, 0.1) for step in steps]
+    assert list(sampled("compile.recompilation", sent)) == ["cold-length-64", "warm-length-64-2"]
+    assert list(sampled("chat.basic", sent)) == []
+
+
+@pytest.mark.parametrize("form", ["md", "summary", "html"])
+def test_every_report_has_the_numbers(form):
+    told = rendered(measured(), form, fake_curl)
+    for each in drawn(measured()):
+        assert each.title in told
+        assert each.table[-1][-1].split(" ")[0] in told
+
+
+def test_without_matplotlib_the_numbers_are_open_and_there_is_no_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "available", lambda: False)
+    (tmp_path / "figure-old.svg").write_text("old")
+    write_all(measured(), tmp_path, fake_curl)
+    assert list(tmp_path.glob("*.svg")) == []
+    assert "![" not in (tmp_path / "report.md").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "<svg" not in page
+    assert page.count("<details open>") == len(drawn(measured()))
+
+
+@needs_plots
+def test_pictures_stand_beside_the_markdown_with_words_for_those_who_do_not_see_them(tmp_path):
+    write_all(measured(), tmp_path, fake_curl)
+    report = (tmp_path / "report.md").read_text()
+    shown = re.findall(r"^!\[(.+)\]\((figure-[a-z-]+\.svg)\)$", report, re.MULTILINE)
+    assert {file for _, file in shown} == {each.name for each in tmp_path.glob("*.svg")}
+    assert len(shown) == len(drawn(measured()))
+    assert all(len(alt) > 40 for alt, _ in shown)
+
+
+@needs_plots
+@pytest.mark.parametrize("each", drawn(measured()), ids=lambda each: each.id)
+def test_a_picture_is_whole_named_legible_on_any_ground_and_the_same_again(each):
+    text = plots.standalone(each)
+    assert text == plots.standalone(each)
+    root = ET.fromstring(text)
+    assert [root.findtext(f"{SVG}title"), root.findtext(f"{SVG}desc")] == [each.title, each.alt]
+    words = {element.text for element in root.iter(f"{SVG}text")}
+    assert {each.x_label, each.y_label, *(one.name for one in each.series)} <= words
+    assert "prefers-color-scheme:dark" in text
+    assert "#010203" not in text
+    assert not re.search(r'(?:href|src)="(?!#)|@import|<script|<!DOCTYPE|<metadata', text)
+
+
+@needs_plots
+def test_ids_of_pictures_on_one_page_are_different():
+    ids = [name for each in drawn(measured()) for name in re.findall(r'\bid="([^"]+)"', plots.inline(each))]
+    assert len(ids) == len(set(ids))
+
+
+@needs_plots
+def test_a_hostile_name_stays_text_in_a_picture():
+    name = '_<script>alert(1)</script> $x^2$ "&'
+    hostile = Figure(
+        id="x",
+        title=name,
+        alt=name,
+        x_label=name,
+        y_label=name,
+        series=(Series(name=name, points=(Point(x=1, y=1), Point(x=2, y=3))),),
+        table=(),
+    )
+    root = ET.fromstring(plots.inline(hostile))
+    assert [each for each in root.iter() if each.tag.endswith("script")] == []
+    assert name in {element.text for element in root.iter(f"{SVG}text")}
