@@ -606,7 +606,7 @@ def _carry_out(
 ) -> RunReport:
     from servecheck import run as runs
     from servecheck.history import History, previous_of
-    from servecheck.progress import printer
+    from servecheck.progress import watching
     from servecheck.report.files import write_all
     from servecheck.store import must_be_free
     from servecheck.wire.curl import render
@@ -620,25 +620,26 @@ def _carry_out(
         with History(history) as kept:
             previous = previous_of(kept, [endpoint.name for endpoint in plan.endpoints])
     try:
-        _until_interrupted(
-            runs.carry_out(
-                plan,
-                probes,
-                folder,
-                connect,
-                command=["servecheck", *sys.argv[1:]],
-                budget=budget,
-                watch=printer(quiet=quiet),
-                resume=resume,
-                instrument=runs.instrument_check(probes),
-                profile=profile,
-                expected=expected,
-                previous=previous,
-                framing=framing,
-                matrices=matrices,
-                recorded=recorded,
+        with watching(quiet=quiet) as watch:
+            _until_interrupted(
+                runs.carry_out(
+                    plan,
+                    probes,
+                    folder,
+                    connect,
+                    command=["servecheck", *sys.argv[1:]],
+                    budget=budget,
+                    watch=watch,
+                    resume=resume,
+                    instrument=runs.instrument_check(probes),
+                    profile=profile,
+                    expected=expected,
+                    previous=previous,
+                    framing=framing,
+                    matrices=matrices,
+                    recorded=recorded,
+                )
             )
-        )
         done = True
     except (KeyboardInterrupt, asyncio.CancelledError):
         interrupted = done = True
@@ -1100,6 +1101,27 @@ def lint(paths: Paths) -> None:
         typer.echo(str(problem))
     typer.echo(f"{len(problems)} problem(s)" if problems else "no problems", err=True)
     raise typer.Exit(EXIT_USAGE if problems else 0)
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to write; this folder, unless given.")] = Path(),
+    github: Annotated[bool, typer.Option("--github", help="Also a workflow that runs every night.")] = False,
+    action: Annotated[
+        str | None, typer.Option("--action", help="OWNER/REPOSITORY@COMMIT of the action that the workflow uses.")
+    ] = None,
+) -> None:
+    """Write a starter endpoints file, scenario and expectations, and a workflow; never over a file that is there."""
+    from servecheck import init as starting
+
+    if action is not None and not github:
+        raise UsageError("--action is for the workflow, which only --github writes")
+    chosen = action if action is not None else starting.ACTION
+    texts = starting.starter(github=github, action=chosen)
+    starting.write(folder, texts)
+    for name in texts:
+        typer.echo(f"wrote {folder / name}")
+    typer.echo(f"next:\n{starting.next_steps(folder, github=github, action=chosen)}")
 
 
 # --------------------------------------------------------------------------- the instrument itself

@@ -1,11 +1,17 @@
-"""What a terminal shows while a run goes on and when it is over. Plain lines; nothing here decides."""
+"""What a terminal shows while a run goes on and when it is over. Nothing here decides.
+
+On a terminal a small matrix stays below the lines, a line of it for each group; elsewhere there are plain lines only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from servecheck.model import Kind, Status
@@ -14,27 +20,70 @@ from servecheck.runner import Progress
 from servecheck.tally import sentences
 from servecheck.workload import OWN
 
-__all__ = ["printer", "summary"]
+__all__ = ["Matrix", "summary", "watching"]
 
 
-def printer(*, quiet: bool) -> Callable[[Progress], None]:
-    """Return a watcher that prints a line per judged trial to standard error."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+@contextlib.contextmanager
+def watching(*, quiet: bool, console: Console | None = None) -> Iterator[Callable[[Progress], None]]:
+    """Give a watcher that tells standard error of each judged trial, and on a terminal keeps a matrix below."""
+    out = console or Console(stderr=True, highlight=False, soft_wrap=True)
+    if quiet:
+        yield lambda _: None
+    elif out.is_terminal and out.file.isatty() and not out.is_dumb_terminal:  # FORCE_COLOR makes no terminal of a pipe
+        matrix = Matrix()
+        # Drawn when something happened and not by a thread, which would write between the lines of others.
+        with Live(console=out, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
 
-    def watch(progress: Progress) -> None:
-        if quiet:
-            return
+            def draw(progress: Progress) -> None:
+                matrix.add(progress)
+                if progress.trial is None or progress.trial.status is not Status.SUPPORTED:
+                    live.console.print(_line(progress))
+                live.update(matrix.table(), refresh=True)
+
+            yield draw
+    else:
+        yield lambda progress: out.print(_line(progress))
+
+
+def _line(progress: Progress) -> Text:
+    if progress.trial is None:
+        return Text(f"{progress.endpoint}: {progress.text}")
+    trial = progress.trial
+    reason = "" if trial.status is Status.SUPPORTED else f"  {_short(trial.reason)}"
+    again = f" (look {trial.case.trial})" if trial.case.trial > 1 else ""
+    # The items of a workload share a row, so each says which it is.
+    which = f" {trial.case.scenario}" if trial.case.scenario.startswith(OWN) else ""
+    return Text(f"{trial.status.mark} {progress.endpoint:12} {trial.case.feature}{which}{again}{reason}")
+
+
+class Matrix:
+    """The rows seen so far, a mark for each, by group and endpoint. A row has the mark of its latest trial: the cell
+    is decided when the run is over.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[str, dict[str, dict[str, str]]] = {}
+        self._endpoints: dict[str, int] = {}
+
+    def add(self, progress: Progress) -> None:
+        """Take in what happened."""
+        count = self._endpoints.setdefault(progress.endpoint, 0)
         if progress.trial is None:
-            console.print(Text(f"{progress.endpoint}: {progress.text}"))
             return
-        trial = progress.trial
-        reason = "" if trial.status is Status.SUPPORTED else f"  {_short(trial.reason)}"
-        again = f" (look {trial.case.trial})" if trial.case.trial > 1 else ""
-        # The items of a workload share a row, so each says which it is.
-        which = f" {trial.case.scenario}" if trial.case.scenario.startswith(OWN) else ""
-        console.print(Text(f"{trial.status.mark} {progress.endpoint:12} {trial.case.feature}{which}{again}{reason}"))
+        self._endpoints[progress.endpoint] = count + 1
+        row = progress.trial.case.feature
+        group = self._marks.setdefault(row.partition(".")[0], {})
+        group.setdefault(progress.endpoint, {})[row] = progress.trial.status.mark
 
-    return watch
+    def table(self) -> Table:
+        """Return the matrix as it is now."""
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("")
+        for name, trials in self._endpoints.items():
+            table.add_column(f"{name} ({trials} looks)", overflow="ellipsis", no_wrap=True)
+        for group, seen in self._marks.items():
+            table.add_row(group, *("".join(seen.get(name, {}).values()) for name in self._endpoints))
+        return table
 
 
 def summary(run: RunReport, folder: Path) -> str:

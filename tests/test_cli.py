@@ -520,6 +520,7 @@ def test_a_server_that_is_killed_in_the_middle_leaves_a_whole_report(monkeypatch
     mock, url = mocked()
     count = 0
 
+    @contextlib.contextmanager
     def kill_after_two(*, quiet: bool):
         def watch(progress) -> None:
             nonlocal count
@@ -528,9 +529,9 @@ def test_a_server_that_is_killed_in_the_middle_leaves_a_whole_report(monkeypatch
                 mock.kill()
                 mock.wait()
 
-        return watch
+        yield watch
 
-    monkeypatch.setattr("servecheck.progress.printer", kill_after_two)
+    monkeypatch.setattr("servecheck.progress.watching", kill_after_two)
     try:
         said = servecheck("run", url, "--out", "run", "--feature", "streaming.frames", *SLOW)
     finally:

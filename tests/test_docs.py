@@ -28,6 +28,7 @@ PAGES = docs.pages(PROBES, SCENARIOS, mutants.discover())
 INSTRUMENT = json.loads((ROOT / "servecheck" / "instrument.json").read_text("utf-8"))
 TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SHOWN = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")]
+SHOWN += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -1,0 +1,64 @@
+"""Writes the files that a folder needs to be checked night after night; never over one that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from servecheck.errors import UsageError
+
+__all__ = ["ACTION", "WORKFLOW", "next_steps", "starter", "write"]
+
+ACTION = "OWNER/servecheck@COMMIT"
+"""What the workflow uses unless told otherwise: whoever copies the action knows where it is, and at which commit."""
+
+WORKFLOW = ".github/workflows/servecheck.yml"
+
+_NAMES = ("endpoints.yaml", "scenarios/own-example.yaml", "expectations.yaml")
+
+
+def starter(*, github: bool, action: str = ACTION) -> dict[str, str]:
+    """Return the texts of the files by their relative path; ``github`` adds a workflow that uses ``action``.
+
+    Raises :class:`UsageError` for an action that is not ``OWNER/REPOSITORY@COMMIT``.
+    """
+    home = files("servecheck.starter")
+    found = {name: home.joinpath(name).read_text("utf-8") for name in _NAMES}
+    if github:
+        owner, slash, rest = action.partition("/")
+        if not (owner and slash and all(rest.partition("@"))) or any(c.isspace() or c in "#\"'" for c in action):
+            raise UsageError(f"--action: expected OWNER/REPOSITORY@COMMIT, got {action!r}")
+        found[WORKFLOW] = home.joinpath("servecheck.yml").read_text("utf-8").replace("$ACTION", action)
+    return found
+
+
+def write(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files below ``folder``; raises :class:`UsageError`, and writes none, where one of them exists."""
+    there = [name for name in texts if (folder / name).exists() or (folder / name).is_symlink()]
+    if there:
+        raise UsageError(f"already there, and nothing was written: {', '.join(str(folder / name) for name in there)}")
+    try:
+        for name, text in texts.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder}: {error}") from error
+
+
+def next_steps(folder: Path, *, github: bool, action: str = ACTION) -> str:
+    """Return what to do with the files that were written, in the order in which it is to be done."""
+    shown = [str(folder / name) for name in _NAMES]
+    scenarios = folder / Path(_NAMES[1]).parent
+    steps = [
+        f"put your servers into {shown[0]}, and set the variables that it names",
+        f"servecheck lint {' '.join(shown)}",
+        f"servecheck run --endpoints {shown[0]} --suite smoke --dry-run",
+        f"servecheck run --endpoints {shown[0]} --expect {shown[2]} --scenario builtin --scenario {scenarios}",
+    ]
+    if github:
+        pin = [f"write into {folder / WORKFLOW} where the action is, and its commit"] if action == ACTION else []
+        steps += [*pin, "give the repository the secrets that the endpoints file names, such as CANDIDATE_KEY"]
+    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
