@@ -283,6 +283,7 @@ def page() -> str:
     shown = [(entry, bad, good) for entry, bad, good in found if not harmless(entry)]
     missed = [entry.id for entry, bad, good in shown if not caught(bad, good)]
     wrong = [entry.id for entry, _, good in found if flagged(good)]
+    reasons = [f"{name} ({MISSED.get(name, 'no reason')})" for name in missed]
     left = [entry for entry in ENTRIES.values() if not active(entry)]
     lines = [
         "<!-- made by `UPDATE_GOLDENS=1 pytest tests/test_corpus.py`; do not edit -->",
@@ -297,7 +298,7 @@ def page() -> str:
         f"**{len(shown) - len(missed)} of {len(shown)} entries whose row has a probe are caught, {len(wrong)} of",
         f"{len(found)} good sides are flagged.** {len(left)} entries wait for a probe.",
         "",
-        f"Missed: {'; '.join(f'{name} ({MISSED.get(name, "no reason")})' for name in missed) or 'none'}. Flagged although right: {', '.join(wrong) or 'none'}.",
+        f"Missed: {'; '.join(reasons) or 'none'}. Flagged although right: {', '.join(wrong) or 'none'}.",
         "",
         "| Entry | Report | Fault | Row | Shown by | What the row's checks say |",
         "| --- | --- | --- | --- | --- | --- |",
