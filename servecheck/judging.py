@@ -74,7 +74,8 @@ def judge(
     reference: Transcript | None = None,
 ) -> Trial:
     """Judge one recorded case. Trouble that is not the feature's becomes the trial's fault, never a finding."""
-    alone = probe.despite_sickness
+    # Where it was not even tried, nothing of it can be judged.
+    alone = probe.despite_sickness and any(transcript)
     fault = None if alone else _fault_before(canaries)
     sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
     if sick is None:

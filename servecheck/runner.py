@@ -48,6 +48,7 @@ Connect = Callable[[Endpoint], Transport]
 _CANARY_EVERY = 25
 _SECOND_LOOK = 3
 _PRIMED_GROUPS = ("structured", "tools", "streaming", "own")
+_MUTE_DEADLINE = 15.0
 _RECOVERY_SECONDS = 90.0
 """How long a server that went down may take to come up again (a supervisor restarts it) before it is given up."""
 
@@ -85,6 +86,7 @@ class _Lane:
     last_canary: Exchange | None = None
     since_canary: int = 0
     given_up: bool = False
+    silent: bool = False
     primed: bool = False
     trials: list[Trial] = field(default_factory=list)
     transcripts: dict[str, Transcript] = field(default_factory=dict)
@@ -181,7 +183,7 @@ class Runner:
         silent = all(exchange.status is None for exchange in asked.values())
         if silent:
             lane.last_canary = asked["models"]
-            lane.given_up = True
+            lane.given_up = lane.silent = True
         else:
             await self._canary(lane)
             identity = identify.identify(lane.endpoint, asked, lane.last_canary)
@@ -315,13 +317,16 @@ class Runner:
         if not lane.sick and probe.risk is not Risk.DANGEROUS:
             await self._prime(lane, case)
         before = lane.last_canary
-        if lane.sick and not probe.despite_sickness:
+        # Who answers nothing at all is not there, and nothing can be said of it.
+        if lane.sick and (lane.silent or not probe.despite_sickness):
             end = CaseEnd(case=case, before=before.id if before else None)
             return self._finish(lane, end, scenario, probe, Transcript())
         seed = f"{case.scenario}/{case.endpoint}/{case.trial}"
         if self._earlier.parts:  # a case that was cut short has shown its random words to the server already
             seed += f"/part {self._earlier.parts + 1}"
-        session = self._session(lane, case=case.id, seed=seed)
+        # A server that gave a plain request no reply is not waited for long.
+        mute = lane.sick and lane.last_canary is not None and lane.last_canary.status is None
+        session = self._session(lane, case=case.id, seed=seed, deadline=_MUTE_DEADLINE if mute else None)
         skip_code, reason = None, ""
         with _our_faults() as faults:
             try:
@@ -406,7 +411,7 @@ class Runner:
     def _reference(self) -> _Lane | None:
         return next((lane for lane in self.lanes if lane.endpoint.reference), None)
 
-    def _session(self, lane: _Lane, *, case: str | None, seed: str) -> WireSession:
+    def _session(self, lane: _Lane, *, case: str | None, seed: str, deadline: float | None = None) -> WireSession:
         settings = self._plan.settings
 
         def record(exchange: Exchange) -> None:
@@ -420,7 +425,7 @@ class Runner:
             next_id=lambda: f"x{next(self._ids):04d}",
             began=self._began,
             seed=f"{settings.seed}/{seed}",
-            deadline=settings.deadline,
+            deadline=settings.deadline if deadline is None else min(deadline, settings.deadline),
             concurrency=settings.concurrency,
             budget=self._budget if case is not None else Budget(),
             spent=lane.spent,

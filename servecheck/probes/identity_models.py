@@ -31,7 +31,9 @@ async def drive(session: Session, _: Params, __: Transcript | None) -> None:
     """Ask for the list, and for a few tokens of the model in it."""
     listed = await session.get("models", "/models")
     if listed.ending is Ending.DEADLINE:  # the first use of a route may be slow; twice is a hang
-        await session.get("models-again", "/models")
+        listed = await session.get("models-again", "/models")
+    if listed.status is None:
+        return
     path, body = canary.request(session.endpoint.kind or "chat")
     await session.post("named", path, dict(body))
 

@@ -100,7 +100,9 @@ async def drive(session: Session, params: QuantizationSanityParams, _: Transcrip
     async def ask(step: str, prompt: str) -> Exchange:
         return await session.chat(step, {**body, "messages": [{"role": "user", "content": prompt}]})
 
-    await session.chat("with-logprobs", {**body, **_LOGPROBS, "messages": [{"role": "user", "content": _QUESTIONS[0]}]})
+    asked: dict[str, Json] = {**body, **_LOGPROBS, "messages": [{"role": "user", "content": _QUESTIONS[0]}]}
+    if (await session.chat("with-logprobs", asked)).status is None:
+        return  # no reply at all: there is no text that could be garbage
     if answer_at(session.transcript, "with-logprobs") is not None:
         body |= _LOGPROBS
     for step, prompt in prompts.items():
