@@ -153,6 +153,8 @@ def _shape(given: Mapping[str, reply.Answer]) -> Iterator[Finding]:
 
 def _unequal(entries: tuple[Entry, ...], answer: reply.Answer) -> str:
     lengths = {name: len(found) for name, found in columns(_logprobs(answer)).items() if found is not None}
+    if dig(answer.exchange.request, "logprobs") == 0 and lengths.get("top_logprobs") == 0:
+        del lengths["top_logprobs"]  # none were asked for, and none are there
     if len(set(lengths.values())) > 1:
         return ", ".join(f"{name} has {length}" for name, length in lengths.items())
     return counted(entries, answer)
