@@ -7,11 +7,12 @@ import functools
 import pytest
 
 from servecheck import features, scenario
-from servecheck.model import Kind, Outcome, Status, Trial
+from servecheck.model import Cell, Kind, Outcome, Status
 from servecheck.probes import discover
 from servecheck.reference.killmatrix import trials_on
 from servecheck.reference.models import MODELS
 from servecheck.reference.tpulike import TpuLike
+from servecheck.verdict import cell
 
 EXPECTED = {
     "sampling.temperature": Status.SUPPORTED,
@@ -34,10 +35,9 @@ SCENARIOS = scenario.load_all([scenario.builtin_dir()], probes=PROBES, features=
 
 
 @functools.cache
-def row(feature: str, model: str) -> Trial:
+def row(feature: str, model: str) -> Cell:
     mine = [each for each in SCENARIOS if each.feature == feature]
-    (trial,) = trials_on(TpuLike(language=model), PROBES, mine)
-    return trial
+    return cell(features.get(feature), "tpu", trials_on(TpuLike(language=model), PROBES, mine))
 
 
 def test_every_judged_sampling_row_has_an_expectation() -> None:
@@ -49,9 +49,9 @@ def test_every_judged_sampling_row_has_an_expectation() -> None:
 @pytest.mark.parametrize("model", sorted(MODELS))
 @pytest.mark.parametrize(("feature", "expected"), EXPECTED.items())
 def test_row(feature: str, expected: Status, model: str) -> None:
-    trial = row(feature, model)
+    found = row(feature, model)
 
-    assert (trial.status, trial.fault) == (expected, None), trial.reason
+    assert (found.status, found.faults) == (expected, ()), found.reason
 
 
 def test_the_seed_is_refused_in_the_servers_own_words() -> None:
