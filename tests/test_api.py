@@ -56,8 +56,8 @@ def test_a_run_of_other_probes_says_which_probes_judged_it(tmp_path):
 
 
 def test_nothing_is_sent_where_nothing_is_selected(tmp_path):
-    with pytest.raises(NothingSelected, match=r"nothing to run: --feature vision\.\*"):
-        run_suite(["one=http://127.0.0.1:1/v1"], tmp_path / "run", rows=["vision.*"], environ={})
+    with pytest.raises(NothingSelected, match=r"nothing to run: --feature logprobs\.prompt"):
+        run_suite(["one=http://127.0.0.1:1/v1"], tmp_path / "run", rows=["logprobs.prompt"], environ={})
     assert not (tmp_path / "run").exists()
 
 
