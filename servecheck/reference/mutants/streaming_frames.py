@@ -601,7 +601,7 @@ MUTANTS = (
         trips=(("done-comes-once", _V), ("nothing-follows-done", _V)),
         source="vllm-project/vllm#378",
     ),
-    Mutant(id="done-twice", server=DoneTwice, trips=(("done-comes-once", _V),)),
+    Mutant(id="done-twice", server=DoneTwice, trips=(("done-comes-once", _V),), source="vllm-project/vllm#378"),
     Mutant(id="usage-after-done", server=UsageAfterDone, trips=(("nothing-follows-done", _V),)),
     Mutant(
         id="finish-never-set",
