@@ -215,7 +215,7 @@ def matrix_page(records: Sequence[Record], facts: Sequence[Fact]) -> str:
     lines += [
         "## Beside what was found by hand",
         "",
-        f"[{count(len(facts), 'statement')}](facts.md) about these engines were found by hand beforehand. Of these, "
+        f"[{count(len(facts), 'statement')}](facts.md) about these engines were found by hand. Of these, "
         + ", ".join(f"{_WORDS[verdict]} {number}" for verdict, number in _tally(records, facts))
         + ".",
         "",
@@ -250,8 +250,8 @@ def facts_page(records: Sequence[Record], facts: Sequence[Fact]) -> str:
         "# Found by hand, and found by servecheck",
         "",
         (
-            "The statements are in [facts.yaml](facts.yaml): found by hand, on the same versions, before the probes "
-            "were written. Where a run disagrees, one of the two is wrong."
+            "The statements are in [facts.yaml](facts.yaml): found by hand on the same versions. What "
+            "some predict of a row was written after engines had been run. Where a run disagrees, one of the two is wrong."
         ),
         "",
     ]
