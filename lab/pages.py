@@ -250,9 +250,8 @@ def facts_page(records: Sequence[Record], facts: Sequence[Fact]) -> str:
         "# Found by hand, and found by servecheck",
         "",
         (
-            "The statements are in [facts.yaml](facts.yaml): found by hand on the same "
-            "versions. What "
-            "some predict of a row was written after engines had been run. Where a run disagrees, one of the two is wrong."
+            "The statements are in [facts.yaml](facts.yaml): found by hand on the same versions. What some predict of "
+            "a row was written after engines had been run. Where a run disagrees, one of the two is wrong."
         ),
         "",
     ]
