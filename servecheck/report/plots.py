@@ -91,7 +91,12 @@ def _draw(axes: Any, figure: Figure) -> None:  # noqa: ANN401 - matplotlib may n
         x, y = [point.x for point in series.points], [point.y for point in series.points]
         # A dash: matplotlib leaves a label out of the legend where it begins with an underscore.
         label = f"\u200b{series.name}" if series.name.startswith("_") else series.name
-        if figure.kind == "bars":
+        if figure.kind == "histogram" and series.dashed:
+            edges = [x[0] - 0.5, *(at + 0.5 for at in x)]
+            axes.stairs(y, edges, color=_INK, linestyle="--", linewidth=1.6, label=label)
+        elif figure.kind == "histogram":
+            axes.bar(x, y, 1.0, color=colour, alpha=0.75, edgecolor=colour, label=label)
+        elif figure.kind == "bars":
             shift = (number - (len(figure.series) - 1) / 2) * width
             x = [at + shift for at in x]
             axes.bar(
