@@ -63,6 +63,11 @@ class Figure:
     log_x: bool = False
     note: str = ""
 
+    @property
+    def borders(self) -> tuple[str, ...]:
+        """Where the steps of a histogram begin."""
+        return ("0", *(place.split()[0] for place in self.places[1:]))
+
     def at(self, point: Point) -> str:
         """Say where a point is, as the table does."""
         return _place(point, self.places)
@@ -89,17 +94,22 @@ def sampled(feature: str, transcript: Iterable[Exchange]) -> Iterator[str]:
 def latency(run: RunReport) -> Iterator[Figure]:
     """Yield first token, time between tokens and throughput by the number of requests at once."""
     for key, title, label, low_high in (
-        ("ttft_at_{}_ms", "Time to the first token", "ms", ("ttft_at_{}_low_ms", "ttft_at_{}_high_ms")),
+        (
+            "ttft_at_{}_ms",
+            "Time to the first token by requests at once",
+            "ms",
+            ("ttft_at_{}_low_ms", "ttft_at_{}_high_ms"),
+        ),
         (
             "between_tokens_at_{}_ms",
-            "Time between tokens",
+            "Time between tokens by requests at once",
             "ms a token",
             ("between_tokens_at_{}_low_ms", "between_tokens_at_{}_high_ms"),
         ),
         (
             "tokens_per_s_at_{}",
-            "Tokens per second, all requests together",
-            "tokens/s",
+            "Tokens per second by requests at once",
+            "tokens/s, all together",
             ("tokens_per_s_at_{}_low", "tokens_per_s_at_{}_high"),
         ),
     ):
