@@ -307,6 +307,18 @@ def test_a_run_with_a_setting_is_no_column_but_a_list_of_its_cells_and_counts_as
     assert "`streaming.frames`" not in left
 
 
+def test_a_run_that_measures_a_suite_gives_its_cost_and_no_page_of_its_own(found):
+    (subject,) = found.subjects
+    named = subject.model_copy(update={"name": "toy-smoke"})
+    measured = found.model_copy(update={"engine": "toy-smoke", "suite": "smoke", "subjects": [named]})
+
+    made = pages.pages([found, measured], [])
+
+    assert set(made) == {"toy.md", "README.md", "facts.md"}
+    assert named.cost is not None
+    assert f"| smoke | `toy` | {named.cost.requests} |" in made["README.md"]
+
+
 def test_paths_of_this_machine_stay_out_of_a_record(found):
     leaky = found.subjects[0].cells["identity.models"]
     assert str(Path.home()) not in record_text(found)
