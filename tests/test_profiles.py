@@ -93,6 +93,22 @@ def test_only_the_rows_of_the_profile_decide(cells, decision, sentence):
     assert said(profile("tools.auto"), *cells) == (decision, sentence)
 
 
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        (("arguments-match-the-schema",), "broken (here arguments-match-the-schema is a must)"),
+        (("arguments-match-the-schema", "another"), "broken"),
+        ((), "broken"),
+    ],
+)
+def test_a_row_that_only_a_raised_check_breaks_says_so(failed: tuple[str, ...], words: str):
+    findings = tuple(replace(finding(Outcome.VIOLATED), check=check, level=Level.MUST) for check in failed)
+    broken = replace(cell("tools.required", Status.BROKEN), findings=findings)
+    mine = profile("tools.required", tools__required=("arguments-match-the-schema",))
+
+    assert said(mine, broken) == (Decision.NOT_READY, f"No: not ready for mine because of tools.required {words}.")
+
+
 def test_what_both_endpoints_lack_is_a_need_that_is_not_met():
     same = Comparison(left="gpu", right="tpu", feature="tools.auto", delta=Delta.SAME, why="ignored on both")
     cells = [cell("tools.auto", Status.IGNORED, name) for name in ("gpu", "tpu")]

@@ -11,7 +11,19 @@ from typing import Any
 from servecheck import verdict, yamlfile
 from servecheck.errors import Problem, ScenarioError, UnknownName, UsageError, nearest
 from servecheck.features import is_own
-from servecheck.model import Cell, Comparison, Decision, Delta, Feature, Level, SkipCode, Status, Trial, Verdict
+from servecheck.model import (
+    Cell,
+    Comparison,
+    Decision,
+    Delta,
+    Feature,
+    Level,
+    Outcome,
+    SkipCode,
+    Status,
+    Trial,
+    Verdict,
+)
 from servecheck.schema.profile_v1 import ProfileV1
 
 __all__ = [
@@ -259,6 +271,7 @@ def readiness(
     decision = _decision(base, blockers, unknown)
     drifted = {f"{each.feature}@{each.right}" for each in comparisons if each.delta is Delta.DRIFT}
     words = {f"{cell.feature}@{cell.endpoint}": cell.status.value for cell in cells} | dict.fromkeys(drifted, "drifted")
+    words |= {f"{cell.feature}@{cell.endpoint}": word for cell in cells if (word := _because_raised(cell, profile))}
     over = {f"{limit.row}@{name}": f"over {limit.at_most:g} ({limit.measured})" for name, limit in exceeded}
     said = _Said(words=words | over, several=len(candidates) > 1)
     sentence = _sentence(decision, profile.id, said, blockers, unknown, base.caveats)
@@ -273,6 +286,20 @@ def readiness(
         ),
         chosen=chosen,
     )
+
+
+def _because_raised(cell: Cell, profile: Profile) -> str:
+    """Say which raised checks alone make a row broken: the matrix, without the profile, says something milder of it."""
+    raised_checks = profile.musts.get(cell.feature, ())
+    failed = {
+        each.check
+        for each in cell.findings
+        if each.outcome not in (Outcome.HELD, Outcome.UNDETERMINED) and each.level is Level.MUST
+    }
+    if cell.status is not Status.BROKEN or not failed or not failed <= set(raised_checks):
+        return ""
+    names = " and ".join(sorted(failed))
+    return f"broken (here {names} {'is a must' if len(failed) == 1 else 'are musts'})"
 
 
 _UNMET = frozenset({Status.BROKEN, Status.FLAKY, Status.IGNORED, Status.UNSUPPORTED})
