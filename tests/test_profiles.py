@@ -77,6 +77,11 @@ BEHIND = Comparison(left="gpu", right="tpu", feature="tools.auto", delta=Delta.B
             "Yes, with caveats: ready for mine; tools.auto degraded.",
         ),
         (
+            [cell("tools.auto", Status.SUPPORTED), cell("chat.stop", Status.DEGRADED)],
+            Decision.READY,
+            "Yes: ready for mine.",
+        ),
+        (
             [cell("tools.auto", Status.SKIPPED, skip=SkipCode.NOT_SELECTED), cell("chat.stop", Status.BROKEN)],
             Decision.CANNOT_TELL,
             "Cannot tell: 1 need of mine not known (tools.auto).",

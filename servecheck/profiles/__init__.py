@@ -242,12 +242,15 @@ def readiness(
 ) -> Readiness:
     """Return whether a run shows its endpoints, or those that are not the reference, to be ready for a profile.
 
-    As :func:`servecheck.verdict.decide` says it of the profile's rows, and three things more. A row that both endpoints
+    As :func:`servecheck.verdict.decide` says it of the profile's rows alone, and three things more. A row that both endpoints
     lack is no news for a move, and still a need that is not met: it is a blocker here. A limit that is exceeded is a
     blocker. A row or a limit that nobody looked at is unknown, so a short run is not a yes.
     """
     mine = frozenset(profile.rows)
-    base = verdict.decide(cells, comparisons, features, reference=reference, profile_core=mine)
+    cells = [cell for cell in cells if cell.feature in mine]
+    base = verdict.decide(
+        cells, [each for each in comparisons if each.feature in mine], features, reference=reference, profile_core=mine
+    )
     names = [*dict.fromkeys(cell.endpoint for cell in cells)]
     candidates = [name for name in names if name != reference] or names
     by_row = {(cell.feature, cell.endpoint): cell for cell in cells}
