@@ -242,9 +242,9 @@ def readiness(
 ) -> Readiness:
     """Return whether a run shows its endpoints, or those that are not the reference, to be ready for a profile.
 
-    As :func:`servecheck.verdict.decide` says it of the profile's rows alone, and three things more. A row that both endpoints
-    lack is no news for a move, and still a need that is not met: it is a blocker here. A limit that is exceeded is a
-    blocker. A row or a limit that nobody looked at is unknown, so a short run is not a yes.
+    As :func:`servecheck.verdict.decide` says it of the profile's rows alone, and three things more. A row that both
+    endpoints lack is no news for a move, and still a need that is not met: it is a blocker here. A limit that is
+    exceeded is a blocker. A row or a limit that nobody looked at is unknown, so a short run is not a yes.
     """
     mine = frozenset(profile.rows)
     cells = [cell for cell in cells if cell.feature in mine]
