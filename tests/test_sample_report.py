@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ from servecheck.run import carry_out
 from servecheck.wire.memory import MemoryTransport
 from servecheck.wire.transport import Transport
 
+DAY = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def _transport(server: ReferenceServer, endpoint: Endpoint) -> Transport:
+    return Transport(endpoint, app=MemoryTransport(server))
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
@@ -32,12 +39,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for name, server in (("one", ReferenceServer()), ("two", CutMidEvent())):
         endpoint = Endpoint(name=name, base_url="http://127.0.0.1:1/v1", api_key_env="")
         made = plan.make([endpoint], chosen, probes, settings=plan.Settings(deadline=30.0), globs=[])
-        running = carry_out(
-            *(made, probes, folder / name),
-            lambda each, app=server: Transport(each, app=MemoryTransport(app)),
-            now=lambda: datetime(2026, 1, 2, tzinfo=UTC),
+        virtual.run(
+            carry_out(made, probes, folder / name, partial(_transport, server), now=lambda: DAY), limit=86_400.0
         )
-        virtual.run(running, limit=86_400.0)
     return folder / "one", folder / "two"
 
 
@@ -55,7 +59,8 @@ def test_the_sample_is_written_anew_with_its_pictures_and_no_others(runs, tmp_pa
 
 
 def test_the_command_to_make_it_again_names_no_path_of_this_machine(runs, tmp_path):
-    sample.write(*map(str, runs), tmp_path)
+    left, right = map(str, runs)
+    sample.write(left, right, tmp_path)
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "servecheck compare runs/one runs/two --out one-two\n" in report
     assert str(runs[0].parent) not in report
