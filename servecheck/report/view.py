@@ -55,9 +55,9 @@ from servecheck.report.shapes import (
     WorkloadView,
 )
 from servecheck.report.text import count, public_url, seconds
+from servecheck.rollup import WORST_FIRST
 from servecheck.tally import ITEMS_BEHIND, ItemSeen, sentences
 from servecheck.tally import words as state_words
-from servecheck.verdict import WORST_FIRST
 
 __all__ = ["view"]
 
