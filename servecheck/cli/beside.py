@@ -31,7 +31,7 @@ def issues(
 
     report = None
     if folder is not None:
-        from servecheck.run import read_back
+        from servecheck.readback import read_back
 
         report = read_back(folder, given.probes())
     wanted = Wanted(

@@ -41,8 +41,8 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Judge a recorded run again, offline, and write its reports anew."""
+    from servecheck.readback import read_back
     from servecheck.report.files import write_all
-    from servecheck.run import read_back
     from servecheck.wire.curl import render
 
     exits.level(fail_on)
@@ -66,7 +66,7 @@ def expect(
     """Write the expectations with which a run passes, to be edited with reasons; sends nothing."""
     from servecheck import verdict
     from servecheck.expectations import written
-    from servecheck.run import read_back
+    from servecheck.readback import read_back
 
     report = read_back(folder, given.probes(), profile=given.profile(profile), expected=())
     level = exits.level(fail_on) or verdict.default_fail_on(
@@ -104,8 +104,8 @@ def compare(
 ) -> None:
     """Compare an endpoint of one recorded run with one of another, both judged anew; sends nothing."""
     from servecheck.join import Unlike, join
+    from servecheck.readback import read_back
     from servecheck.report.files import write_all
-    from servecheck.run import read_back
     from servecheck.store import must_be_free
     from servecheck.wire.curl import render
 
@@ -145,7 +145,7 @@ def history_(
     """What changed, wavers or drifts over the runs of a history; sends nothing."""
     from servecheck.history import History
     from servecheck.history_text import as_text, told_as_json
-    from servecheck.run import read_back
+    from servecheck.readback import read_back
 
     if not add and not file.exists():
         raise UsageError(f"there is no history {file}; servecheck run … --history {file} begins one")
@@ -175,8 +175,8 @@ def report(
     redact_bodies: Redact = False,
 ) -> None:
     """Print the report of a recorded run."""
+    from servecheck.readback import read_back
     from servecheck.report.files import FORMATS, rendered
-    from servecheck.run import read_back
     from servecheck.wire.curl import render
 
     if form not in FORMATS:
