@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servecheck import __version__
-from servecheck.cli import beside, instrument, listing, reading, running, written
+from servecheck.cli import instrument, listing, outside, reading, running, written
 from servecheck.cli.exits import EXIT_COULD_NOT_TELL, EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_USAGE
 from servecheck.errors import EngineError, NothingSelected, ServecheckError, StoreError, UsageError
 
@@ -83,8 +83,8 @@ app.command("expect")(reading.expect)
 app.command("compare")(reading.compare)
 app.command("history")(reading.history_)
 app.command("report")(reading.report)
-app.command("issues")(beside.issues)
-app.command("recompiles")(beside.recompiles)
+app.command("issues")(outside.issues)
+app.command("recompiles")(outside.recompiles)
 app.command("explain")(listing.explain)
 app.command("schema")(written.schema)
 app.command("lint")(written.lint)

@@ -1,4 +1,4 @@
-"""The commands that look beside the runs: issues asks GitHub, recompiles reads a server's log."""
+"""The commands that look outside of runs: issues asks GitHub, recompiles reads a server's log."""
 
 from __future__ import annotations
 
