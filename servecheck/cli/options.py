@@ -1,4 +1,4 @@
-"""The options that several commands take, each written once; one that a single command takes stands there."""
+"""The options of the commands that probe endpoints or read runs, each written once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that send requests: run, record and demo."""
+"""The commands that probe endpoints: run, record and demo."""
 
 from __future__ import annotations
 
