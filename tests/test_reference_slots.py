@@ -1,4 +1,4 @@
-"""The reference server is honest about its cache and slots: what is kept saves time only, and who leaves frees a slot."""
+"""The reference server's cache and slots are honest: what is kept saves time only, and who leaves frees a slot."""
 
 from __future__ import annotations
 
