@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 Probes = Mapping[str, Probe[Params]]
+
+_DECIDING = ("canary", "firstuse", "judging", "parity", "rollup", "signs", "stats")
+"""The modules beside the probes that have a say in a status."""
 
 
 def header_of(
@@ -176,9 +180,23 @@ def rows(reader: RunReader) -> tuple[Feature, ...]:
 
 
 def probes_digest(probes: Probes) -> str:
-    """Return a digest of the code that decides: runs with unlike digests were judged by unlike rules."""
+    """Return a digest of the code that decides: runs with unlike digests were judged by unlike rules.
+
+    It covers the modules of the judges, and what they share: how replies are read, weighed and made into a status.
+    """
     modules = [inspect.getmodule(probe.judge) or probe.judge for _, probe in sorted(probes.items())]
-    return hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()[:12]
+    return hashlib.sha256("".join((*map(inspect.getsource, modules), _shared())).encode()).hexdigest()[:12]
+
+
+@cache
+def _shared() -> str:
+    """Return the source of what judges share, file by file in the order of their names."""
+    package = files("servecheck")
+    helpers = [each for each in package.joinpath("probes").iterdir() if each.name.startswith("_")]
+    readers = list(package.joinpath("read").iterdir())
+    others = [package.joinpath(f"{name}.py") for name in _DECIDING]
+    found = [*helpers, *readers, *others]
+    return "".join(each.read_text("utf-8") for each in sorted(found, key=str) if each.name.endswith(".py"))
 
 
 def instrument_check(probes: Probes) -> InstrumentCheck | None:
