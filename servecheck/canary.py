@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from servecheck.model import Exchange, Json
 from servecheck.read import reply
 from servecheck.read.text import dig, garbage, quote
 
-__all__ = ["KINDS", "ailment", "request"]
+__all__ = ["KINDS", "ailment", "denial", "request"]
 
 KINDS = ("chat", "completion", "embedding", "rerank", "transcription", "image")
 """The kinds of endpoint; a chat is never sent to an embedding server, which it can kill (seen on SGLang)."""
@@ -30,6 +32,22 @@ def request(kind: str) -> tuple[str, dict[str, Json]]:
     messages: Json = [{"role": "user", "content": "What is the capital of France?"}]
     # A reasoning model spends a tiny budget on thinking, so the budget is not tiny; reasoning text counts as an answer.
     return "/chat/completions", {"messages": messages, "max_tokens": 32, "temperature": 0}
+
+
+_DENIED = (401, 403)
+_KEY = re.compile(r"\$\{(\w+)\}")  # what stands in a record for a secret
+
+
+def denial(exchange: Exchange) -> str:
+    """Return, as a sentence about the key, that a plain request was denied; empty where it was not."""
+    if exchange.status not in _DENIED:
+        return ""
+    sent = {name.lower(): value for name, value in exchange.request_headers}
+    if "authorization" not in sent:
+        return f"it wants a key, and none was given (HTTP {exchange.status}): --api-key-env NAME=VARIABLE"
+    named = _KEY.search(sent["authorization"])
+    held = f"the key in {named[1]}" if named else "the key that was sent"
+    return f"{held} was refused (HTTP {exchange.status})"
 
 
 def ailment(exchange: Exchange) -> str:

@@ -74,8 +74,9 @@ def judge(
     reference: Transcript | None = None,
 ) -> Trial:
     """Judge one recorded case. Trouble that is not the feature's becomes the trial's fault, never a finding."""
-    # Where it was not even tried, nothing of it can be judged.
-    alone = probe.despite_sickness and any(transcript)
+    # Where it was not even tried, nothing of it can be judged; nor where a wrong key stands before every answer.
+    shut = canaries.before is not None and bool(canary.denial(canaries.before))
+    alone = probe.despite_sickness and any(transcript) and not shut
     fault = None if alone else _fault_before(canaries)
     sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
     if sick is None:
@@ -128,7 +129,8 @@ def _fault_before(canaries: Canaries) -> Fault | None:
     sign = canary.ailment(canaries.before)
     if not sign:
         return None
-    reason = f"the endpoint was not well before this case: {sign}"
+    denied = canary.denial(canaries.before)
+    reason = f"denied: {denied}" if denied else f"the endpoint was not well before this case: {sign}"
     return Fault(kind=_kind(canaries.before), reason=reason, evidence=(canaries.before.id,))
 
 

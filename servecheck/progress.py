@@ -17,6 +17,7 @@ from rich.text import Text
 from servecheck.model import Kind, Status
 from servecheck.report.data import RunReport
 from servecheck.runner import Progress
+from servecheck.shut import all_shut
 from servecheck.tally import sentences
 from servecheck.workload import OWN
 
@@ -36,13 +37,13 @@ def watching(*, quiet: bool, console: Console | None = None) -> Iterator[Callabl
 
             def draw(progress: Progress) -> None:
                 matrix.add(progress)
-                if progress.trial is None or progress.trial.status is not Status.SUPPORTED:
+                if progress.trial is None or (not progress.told and progress.trial.status is not Status.SUPPORTED):
                     live.console.print(_line(progress))
                 live.update(matrix.table(), refresh=True)
 
             yield draw
     else:
-        yield lambda progress: out.print(_line(progress))
+        yield lambda progress: None if progress.told else out.print(_line(progress))
 
 
 def _line(progress: Progress) -> Text:
@@ -89,6 +90,7 @@ class Matrix:
 def summary(run: RunReport, folder: Path) -> str:
     """Return the end of a run as text: the matrix of what was run, the answer, and where the report is."""
     names = [subject.name for subject in run.subjects]
+    closed = all_shut(names, run.shut)
     rows = [
         feature
         for feature in run.features
@@ -98,8 +100,9 @@ def summary(run: RunReport, folder: Path) -> str:
     lines = [""]
     if not run.complete:
         lines.append("this run is not complete: " + (run.interrupted or "it has no footer, so it died"))
-    lines.append(" " * width + "  " + "  ".join(f"{name:22}" for name in names).rstrip())
-    for feature in rows:
+    if not closed:
+        lines.append(" " * width + "  " + "  ".join(f"{name:22}" for name in names).rstrip())
+    for feature in rows if not closed else ():
         shown = []
         for name in names:
             cell = run.cell(feature.id, name)
@@ -113,7 +116,8 @@ def summary(run: RunReport, folder: Path) -> str:
     if run.workload is not None:
         lines += ["", *(f"{name:{width}}  {said}" for name, said in sentences(run.workload, names))]
     left_out = len(run.features) - len(rows)
-    lines += ["", run.verdict.sentence, f"{left_out} rows were not run; see “Not known” in the report."]
+    lines += [*([] if closed else [""]), run.verdict.sentence]
+    lines.append(f"{left_out} rows were not run; see “Not known” in the report.")
     lines.append(f"report: {folder / 'report.md'}, {folder / 'report.html'}")
     return "\n".join(lines)
 

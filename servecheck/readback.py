@@ -19,6 +19,7 @@ from servecheck import (
     profiles,
     rollup,
     root_causes,
+    shut,
     verdict,
 )
 from servecheck.asked import Probes, as_list, as_object, as_text, instrument_check, instrument_of, probes_digest
@@ -31,6 +32,7 @@ from servecheck.model import (
     Cell,
     Check,
     Comparison,
+    Decision,
     Endpoint,
     Exchange,
     Feature,
@@ -117,6 +119,7 @@ def read_back(
         },
         expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
         workload=judged_run.workload,
+        shut=judged_run.shut,
         samples=judged_run.samples,
         framing=from_header(header.get("framing")),
         known_issues=_referenced(judged_run.cells),
@@ -153,6 +156,7 @@ class Judged:
     reference: str | None = None
     readiness: tuple[Readiness, ...] = ()
     workload: WorkloadTally | None = None
+    shut: dict[str, str] = field(default_factory=dict)
     samples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     answer: Verdict = field(init=False)
 
@@ -193,6 +197,8 @@ class Judged:
         self.readiness = tuple(self._readiness(names, trials))
         if self.profile is not None:
             self.answer = self.readiness[0].verdict
+        self.shut = {name: why for name, why in _shut(self.reader) if name in names}
+        self.answer = _with_shut(self.answer, names, self.shut)
         self.costs = tuple(_costs(self.reader, names))
         self.causes = root_causes.explain(self.cells, fingerprints)
 
@@ -240,6 +246,38 @@ def trials_of(
         if (probe.contrast is not None or probe.needs_reference) and end.case.endpoint in references:
             kept[scenario.id] = transcript
     return list(trials.values()), kept
+
+
+def _shut(reader: RunReader) -> Iterable[tuple[str, str]]:
+    """Yield the endpoints that could not be asked at all, each with the reason."""
+    endpoints = {endpoint.name: endpoint for endpoint, _ in reader.endpoints()}
+    lines = list(reader.lines("endpoint"))
+    ids = [str(name) for line in lines for name in (*as_object(line.get("asked")).values(), line.get("canary"))]
+    found = reader.exchanges(ids)
+    for line in lines:
+        endpoint = endpoints.get(str(line.get("name")))
+        steps = as_object(line.get("asked")).items()
+        plain = str(line.get("canary"))
+        asked = {step: found[str(name)] for step, name in steps if str(name) in found}
+        models = [str(each) for each in as_list(line.get("models"))]
+        if endpoint is None or not asked:
+            continue
+        why = shut.why(endpoint, asked, found[plain] if plain in found else None, models)
+        if why is not None:
+            yield endpoint.name, why
+
+
+def _with_shut(answer: Verdict, names: Sequence[str], closed: Mapping[str, str]) -> Verdict:
+    """Return an answer that says first what could not be asked; last where there is a shortfall besides."""
+    if not closed:
+        return answer
+    said = "; ".join(f"{name} could not be asked: {why}" for name, why in closed.items())
+    word, _, rest = answer.sentence.partition(": ")
+    if shut.all_shut(names, closed):
+        return replace(answer, sentence=f"{word}: {said}.")
+    if answer.decision is Decision.CANNOT_TELL:
+        return replace(answer, sentence=f"{word}: {said}; {rest}")
+    return replace(answer, sentence=f"{answer.sentence.removesuffix('.')}; {said}.")
 
 
 def _canaries(end: CaseEnd, own: Mapping[str, Exchange]) -> Canaries:

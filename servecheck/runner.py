@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from servecheck import canary, identify
+from servecheck import canary, identify, shut
 from servecheck.budget import Budget, Spent
 from servecheck.endpoints import NO_KEY
 from servecheck.errors import BudgetSpent, ServecheckError, StoreError, UsageError
@@ -55,11 +55,15 @@ _RECOVERY_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What just happened, for whoever watches: a line of text, or a judged trial."""
+    """What just happened, for whoever watches: a line of text, or a judged trial.
+
+    ``told`` where its reason has been said of the whole endpoint: a line for every row would say nothing more.
+    """
 
     endpoint: str
     text: str = ""
     trial: Trial | None = None
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ class _Lane:
     last_canary: Exchange | None = None
     since_canary: int = 0
     given_up: bool = False
-    silent: bool = False
+    shut: str | None = None
     primed: bool = False
     trials: list[Trial] = field(default_factory=list)
     transcripts: dict[str, Transcript] = field(default_factory=dict)
@@ -183,10 +187,12 @@ class Runner:
         silent = all(exchange.status is None for exchange in asked.values())
         if silent:
             lane.last_canary = asked["models"]
-            lane.given_up = lane.silent = True
+            lane.given_up = True
         else:
             await self._canary(lane)
             identity = identify.identify(lane.endpoint, asked, lane.last_canary)
+        # Who answers nothing, lets nobody in or is not there: nothing can be said of it, however sick a probe takes it.
+        lane.shut = shut.why(lane.endpoint, asked, None if silent else lane.last_canary, identity.models)
         lane.fingerprint = identity.fingerprint
         self._writer.write(
             "endpoint",
@@ -201,7 +207,8 @@ class Runner:
         engine = lane.fingerprint.value("engine") or "unknown engine"
         version = lane.fingerprint.value("engine_version") or ""
         about = f"{engine} {version}".strip() + f", model {lane.endpoint.model}"
-        self._watch(Progress(endpoint=lane.endpoint.name, text=f"not well: {sign}" if sign else about))
+        said = lane.shut or (f"not well: {sign}" if sign else about)
+        self._watch(Progress(endpoint=lane.endpoint.name, text=said))
 
     async def _until_ready(self, lane: _Lane, session: WireSession) -> dict[str, Exchange]:
         """Ask what the server is, again while the caller allows it and nothing answers (a TPU server compiles long)."""
@@ -273,7 +280,7 @@ class Runner:
             trial = self._skipped(case, *skip) if skip else await self._case(lane, case, scenario, probe)
             lane.trials.append(trial)
             have.append(trial)
-            self._watch(Progress(endpoint=lane.endpoint.name, trial=trial))
+            self._watch(Progress(endpoint=lane.endpoint.name, trial=trial, told=lane.shut is not None))
             if trial.skip_code is not None:
                 return
             wanted = self._looks(wanted, have, probe)
@@ -317,8 +324,8 @@ class Runner:
         if not lane.sick and probe.risk is not Risk.DANGEROUS:
             await self._prime(lane, case)
         before = lane.last_canary
-        # Who answers nothing at all is not there, and nothing can be said of it.
-        if lane.sick and (lane.silent or not probe.despite_sickness):
+        closed = lane.shut is not None or (before is not None and bool(canary.denial(before)))
+        if lane.sick and (closed or not probe.despite_sickness):
             end = CaseEnd(case=case, before=before.id if before else None)
             return self._finish(lane, end, scenario, probe, Transcript())
         seed = f"{case.scenario}/{case.endpoint}/{case.trial}"

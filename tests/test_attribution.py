@@ -74,7 +74,7 @@ def judged(*exchanges: Exchange, before: Exchange | None = WELL, after: tuple[Ex
     [
         (judged(seen(), before=GONE), FaultKind.UNREACHABLE, "not well before this case: no reply: why"),
         (judged(seen(), before=GARBAGE), FaultKind.UNREACHABLE, "not well before this case: garbage"),
-        (judged(seen(), before=DENIED), FaultKind.DENIED, "not well before this case: HTTP 401"),
+        (judged(seen(), before=DENIED), FaultKind.DENIED, "denied: it wants a key, and none was given (HTTP 401)"),
         (judged(seen(), before=BUSY), FaultKind.OVERLOADED, "not well before this case: HTTP 503"),
         (judged(BOOM, before=GONE, after=(GONE, GONE)), FaultKind.UNREACHABLE, "not well before this case"),
         (judged(seen(429, b"", attempt=4)), FaultKind.OVERLOADED, "overloaded: HTTP 429 at step 'a', 4 times"),

@@ -24,9 +24,9 @@ def level(name: str | None) -> FailOn | None:
 
 def code_of(report: RunReport, fail_on: str | None) -> int:
     """Return the exit code of a report: 0, 1 or 4."""
-    from servecheck import verdict
+    from servecheck import shut, verdict
 
-    return verdict.exit_code(
+    code = verdict.exit_code(
         report.verdict,
         report.cells,
         report.comparisons,
@@ -37,3 +37,5 @@ def code_of(report: RunReport, fail_on: str | None) -> int:
         excused=frozenset(filter(None, (each.excuses for each in report.expected))),
         stale=any(each.fails for each in report.expected),
     )
+    names = [subject.name for subject in report.subjects]
+    return EXIT_COULD_NOT_TELL if not code and shut.all_shut(names, report.shut) else code
