@@ -11,6 +11,7 @@ LABS := vllm sglang dasllama transformers litellm llamacpp
 demo: $(STAMP)
 	rm -rf demo-run
 	$(PY) -m servecheck demo --out demo-run
+	@echo "your own servers: $(VENV)/bin/servecheck run URL --suite smoke (README.md, First run)"
 
 test: lint
 	$(PY) -m pytest -q -n 2 -m "not engine"

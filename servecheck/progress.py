@@ -16,6 +16,7 @@ from rich.text import Text
 
 from servecheck.model import Kind, Status
 from servecheck.report.data import RunReport
+from servecheck.report.unknown import MORE_ROWS, SHORT_SUITES
 from servecheck.runner import Progress
 from servecheck.shut import all_shut
 from servecheck.tally import sentences
@@ -117,7 +118,8 @@ def summary(run: RunReport, folder: Path) -> str:
         lines += ["", *(f"{name:{width}}  {said}" for name, said in sentences(run.workload, names))]
     left_out = len(run.features) - len(rows)
     lines += [*([] if closed else [""]), run.verdict.sentence]
-    lines.append(f"{left_out} rows were not run; see “Not known” in the report.")
+    more = f" {MORE_ROWS}." if run.suite in SHORT_SUITES and not closed else ""
+    lines.append(f"{left_out} rows were not run; see “Not known” in the report.{more}")
     lines.append(f"report: {folder / 'report.md'}, {folder / 'report.html'}")
     return "\n".join(lines)
 

@@ -262,7 +262,7 @@ def _shut(reader: RunReader) -> Iterable[tuple[str, str]]:
         models = [str(each) for each in as_list(line.get("models"))]
         if endpoint is None or not asked:
             continue
-        why = shut.why(endpoint, asked, found[plain] if plain in found else None, models)
+        why = shut.why(endpoint, asked, found.get(plain), models)
         if why is not None:
             yield endpoint.name, why
 

@@ -29,6 +29,7 @@ from servecheck.rollup import (
 __all__ = [
     "MEASURED",
     "OUTCOMES",
+    "SO_FAR",
     "WORST_FIRST",
     "FailOn",
     "Part",
@@ -48,6 +49,10 @@ __all__ = [
 
 _BLOCKING = SHORTFALLS - {Status.DEGRADED}
 _UNDECIDED = frozenset({Status.ERROR, Status.INCONCLUSIVE})
+_WORKS = frozenset({Status.SUPPORTED, Status.DEGRADED})
+SO_FAR = "So far yes"
+"""How an answer begins that would be a yes, had half of the rows that decide it been decided: no green mark stands
+before it."""
 _NAMED = 4
 """How many rows a sentence names before it counts the rest."""
 
@@ -63,7 +68,11 @@ class _Side:
     unknown: list[tuple[str, str, str]] = field(default_factory=list)
     decided: int = 0
     not_run: int = 0
+    working: int = 0
     broken_on_both: int = 0
+    lacking: list[str] = field(default_factory=list)
+    failing: list[str] = field(default_factory=list)
+    hopeless: bool = False
 
     @property
     def blockers(self) -> list[tuple[str, str]]:
@@ -75,7 +84,16 @@ class _Side:
 
     @property
     def total(self) -> int:
-        return self.decided + self.undecided
+        return self.decided + (0 if self.hopeless else self.undecided)
+
+    @property
+    def wanted(self) -> int:
+        return self.total + self.not_run
+
+    @property
+    def nothing_works(self) -> bool:
+        """Nothing is behind only because nothing that was asked works at all: the experiment had no control."""
+        return bool(self.decided) and not self.working and not self.blockers and not self.unknown
 
 
 def decide(
@@ -96,7 +114,8 @@ def decide(
 
     *Unknown* are core rows in ``error`` or ``inconclusive`` on either side, and core comparisons whose interval
     straddles the margin. Rows skipped by decision are counted in the sentence and are otherwise no matter; but where
-    not one core row was decided, the answer is ``cannot_tell``. ``profile_core`` replaces the core rows by those of a
+    not one core row was decided, or not one that was works on the candidate, the answer is ``cannot_tell`` (in the
+    second case its rows are *unknown*), and where fewer than half were, a yes is said as :data:`SO_FAR`. ``profile_core`` replaces the core rows by those of a
     profile, comparison rows among them. Known issues are never read: a hypothesis decides nothing.
 
     The sentence is built from counts, row ids, statuses and endpoint names only.
@@ -112,6 +131,12 @@ def decide(
         reference = None
         sides = [_alone(by_row, features, core, endpoint) for endpoint in endpoints]
     decision = _decision(sides)
+    if decision is not Decision.NOT_READY:
+        for side in sides:
+            if side.nothing_works:
+                side.hopeless = True
+                side.unknown = [(feature, side.endpoint, "not working on either") for feature in side.failing]
+                decision = Decision.CANNOT_TELL
     return Verdict(
         decision=decision,
         sentence=_sentence(decision, sides, reference, "core row" if profile_core is None else "profile row"),
@@ -135,6 +160,7 @@ def _alone(
             (side.behind if is_core and status in _BLOCKING else side.caveats).append(row)
         if is_core:
             side.decided += status in DECIDED
+            side.working += status in _WORKS
             side.not_run += status is Status.SKIPPED
             if status in _UNDECIDED:
                 side.unknown.append((feature.id, endpoint, status.value))
@@ -163,13 +189,18 @@ def _moved(
         elif compared and delta is Delta.BEHIND and compared.side == endpoint:
             word = status[endpoint].value if feature.kind is Kind.JUDGED else "behind"
             (side.behind if is_core else side.caveats).append((feature.id, word))
-        if feature.kind is Kind.JUDGED and status[reference] is status[endpoint] is Status.BROKEN:
-            side.broken_on_both += is_core
         if not is_core:
             continue
+        if feature.kind is Kind.JUDGED and {*status.values()} <= _BLOCKING:
+            if status[reference] is status[endpoint] is Status.BROKEN:
+                side.broken_on_both += 1
+            elif (feature.id, status[endpoint].value) not in side.behind:
+                side.lacking.append(feature.id)
         undecided = [name for name in (reference, endpoint) if status[name] in _UNDECIDED]
         if delta not in (Delta.UNCLEAR, None):
             side.decided += 1
+            side.working += feature.kind is not Kind.JUDGED or status[endpoint] in _WORKS
+            side.failing += [feature.id] if status[endpoint] in _BLOCKING else []
         elif undecided:
             side.unknown += [(feature.id, name, status[name].value) for name in undecided]
         elif Status.SKIPPED in status.values():
@@ -204,9 +235,18 @@ def _sentence(decision: Decision, sides: Sequence[_Side], reference: str | None,
             clauses = "; ".join(_shortfall(side, reference, noun) for side in sides if side.blockers)
             return f"No: {clauses}{_rest(sides, noun, undecided=True)}."
         case Decision.CANNOT_TELL:
+            hopeless = [side for side in sides if side.hopeless]
+            if hopeless and not any(side.unknown for side in sides if not side.hopeless):
+                clauses = "; ".join(
+                    f"not one of {_count(side.decided, noun)} works on {reference} or {side.endpoint}, "
+                    "so nothing could be behind"
+                    for side in hopeless
+                )
+                return f"Cannot tell: {clauses}{_rest(sides, noun, undecided=False)}."
             return f"Cannot tell: {_obstacle(sides, reference, noun)}{_rest(sides, noun, undecided=False)}."
         case Decision.READY:
-            return f"Yes: {_clearance(sides, reference, noun)}{_rest(sides, noun, undecided=False)}."
+            word = SO_FAR if _little(sides) else "Yes"
+            return f"{word}: {_clearance(sides, reference, noun)}{_rest(sides, noun, undecided=False)}."
         case Decision.READY_WITH_CAVEATS:
             several = len(sides) > 1
             rows = [
@@ -214,7 +254,13 @@ def _sentence(decision: Decision, sides: Sequence[_Side], reference: str | None,
             ]
             caveats = f"{_count(len(rows), 'caveat')} ({_named(rows)})"
             clear, rest = _clearance(sides, reference, noun), _rest(sides, noun, undecided=False)
-            return f"Yes, with caveats: {clear}; {caveats}{rest}."
+            word = SO_FAR if _little(sides) else "Yes"
+            return f"{word}, with caveats: {clear}; {caveats}{rest}."
+
+
+def _little(sides: Iterable[_Side]) -> bool:
+    """Tell whether fewer than half of the rows that decide were decided on one of the sides."""
+    return any(2 * side.decided < side.wanted for side in sides)
 
 
 def _shortfall(side: _Side, reference: str | None, noun: str) -> str:
@@ -257,8 +303,11 @@ def _rest(sides: Sequence[_Side], noun: str, *, undecided: bool) -> str:
             told.append(f"{side.undecided} undecided{on}")
         if side.broken_on_both:
             told.append(f"{side.broken_on_both} broken on {f'{side.endpoint} too' if several else 'both'}")
+        if side.lacking:
+            told.append(f"{len(side.lacking)} lacking on {f'{side.endpoint} too' if several else 'both'}")
         if side.not_run:
-            told.append(f"{_count(side.not_run, noun)} not run{on}")
+            few = f"{side.not_run} of " if _little([side]) else ""
+            told.append(f"{few}{_count(side.wanted if few else side.not_run, noun)} not run{on}")
     return "".join(f"; {each}" for each in told)
 
 

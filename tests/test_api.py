@@ -26,7 +26,7 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
         here = block.replace("http://gpu.example:8000", gpu).replace("http://tpu.example:8000", tpu)
         here = here.replace('"chat.basic", "streaming.frames"', '"chat.basic"')
         exec(compile(here, "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("ready Yes: tpu is not behind gpu on any of 1 core row")
+    assert capsys.readouterr().out.startswith("ready So far yes: tpu is not behind gpu on any of 1 core row")
 
 
 def test_a_run_is_returned_and_read_back_with_the_first_check_speaking_for_green(tmp_path):

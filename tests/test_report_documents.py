@@ -113,6 +113,15 @@ def test_the_answer_is_said_once_whether_or_not_the_verdict_opens_with_it(decisi
         assert report_md(seen(run)).splitlines()[2] == answer
 
 
+@pytest.mark.parametrize(("word", "decision"), [("", Decision.READY), (", with caveats", Decision.READY_WITH_CAVEATS)])
+def test_a_yes_of_few_rows_has_no_green_mark(word, decision):
+    sentence = f"So far yes{word}: as told."
+    run = replace(RUNS["one-endpoint"](), verdict=Verdict(decision=decision, sentence=sentence))
+    assert seen(run).answer == Answer(mark="🟡", sentence=sentence)
+    died = replace(RUNS["died"](), verdict=Verdict(decision=decision, sentence=sentence))
+    assert seen(died).answer == Answer(mark="❔", sentence="Not finished: as told.")
+
+
 def test_rows_that_block_for_one_reason_are_one_number():
     blockers = seen(two_endpoints()).blockers
     assert [[feature for feature, _ in blocker.rows] for blocker in blockers] == [

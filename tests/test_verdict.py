@@ -201,20 +201,20 @@ BOTH = (SUPPORTED, SUPPORTED)
     ("sentence", "rows"),
     [
         (
-            "Yes: tpu is not behind gpu on any of 2 core rows; 42 core rows not run.",
+            "So far yes: tpu is not behind gpu on any of 2 core rows; 42 of 44 core rows not run.",
             {"chat.basic": BOTH, "chat.stop": BOTH, "chat.n": BOTH},
         ),
         (
             (
                 "No: tpu is behind gpu on 2 of 3 core rows (chat.stop broken, structured.json_schema ignored); "
-                "41 core rows not run."
+                "41 of 44 core rows not run."
             ),
             {"chat.basic": BOTH, "structured.json_schema": (SUPPORTED, IGNORED), "chat.stop": (SUPPORTED, BROKEN)},
         ),
         (
             (
                 "No: tpu is behind gpu on 1 of 4 core rows (chat.stop broken); 1 undecided; 1 broken on both; "
-                "40 core rows not run."
+                "40 of 44 core rows not run."
             ),
             {
                 "chat.stop": (SUPPORTED, BROKEN),
@@ -227,26 +227,26 @@ BOTH = (SUPPORTED, SUPPORTED)
         (
             (
                 "No: tpu is behind gpu on 6 of 6 core rows (streaming.frames broken, streaming.incremental broken, "
-                "streaming.equals_non_stream broken, streaming.usage broken and 2 more); 38 core rows not run."
+                "streaming.equals_non_stream broken, streaming.usage broken and 2 more); 38 of 44 core rows not run."
             ),
             {each.id: (SUPPORTED, BROKEN) for each in FEATURES if each.group == "streaming" and each.core},
         ),
         (
             (
-                "Yes, with caveats: tpu is not behind gpu on any of 1 core row; 2 caveats (chat.stop skipped, "
-                "chat.n ignored); 43 core rows not run."
+                "So far yes, with caveats: tpu is not behind gpu on any of 1 core row; 2 caveats (chat.stop skipped, "
+                "chat.n ignored); 43 of 44 core rows not run."
             ),
             {"chat.basic": BOTH, "chat.stop": (SUPPORTED, SKIPPED), "chat.n": (DEGRADED, IGNORED)},
         ),
         (
             (
                 "Cannot tell: no core row is known to be behind, but 2 are undecided (chat.stop@gpu error, "
-                "chat.stop@tpu error, tools.auto@tpu inconclusive); 41 core rows not run."
+                "chat.stop@tpu error, tools.auto@tpu inconclusive); 41 of 44 core rows not run."
             ),
             {"chat.basic": BOTH, "chat.stop": (ERROR, ERROR), "tools.auto": (SUPPORTED, INCONCLUSIVE)},
         ),
         (
-            "Cannot tell: no core row was decided on tpu against gpu; 44 core rows not run.",
+            "Cannot tell: no core row was decided on tpu against gpu; 44 of 44 core rows not run.",
             {"chat.n": BOTH},
         ),
         (
@@ -260,12 +260,51 @@ def test_the_sentence_of_a_move(sentence, rows):
     assert moved(rows).sentence == sentence
 
 
+CORE = [each.id for each in FEATURES if each.core]
+
+
+@pytest.mark.parametrize(("decided", "word"), [(21, "So far yes: "), (22, "Yes: "), (44, "Yes: ")])
+def test_a_yes_without_reserve_takes_half_of_the_rows(decided, word):
+    found = moved(dict.fromkeys(CORE[:decided], BOTH))
+    assert (found.decision, found.sentence.startswith(word)) == (Decision.READY, True)
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ((UNSUPPORTED, UNSUPPORTED), "; 1 lacking on both;"),
+        ((IGNORED, UNSUPPORTED), "; 1 lacking on both;"),
+        ((BROKEN, IGNORED), "; 1 lacking on both;"),
+        ((BROKEN, BROKEN), "; 1 broken on both;"),
+        ((DEGRADED, DEGRADED), ""),
+    ],
+)
+def test_what_works_on_neither_side_is_named_in_the_sentence(pair, told):
+    sentence = moved({"chat.basic": BOTH, "chat.stop": pair}).sentence
+    assert told in sentence if told else "both" not in sentence
+
+
+@pytest.mark.parametrize("pair", [(BROKEN, BROKEN), (UNSUPPORTED, UNSUPPORTED), (BROKEN, IGNORED)])
+def test_where_nothing_works_on_either_side_nothing_could_be_behind_and_nobody_can_tell(pair):
+    found = moved({"chat.basic": pair, "chat.stop": pair})
+    assert found.decision is Decision.CANNOT_TELL
+    assert found.unknown == ("chat.basic@tpu", "chat.stop@tpu")
+    assert found.sentence.startswith(
+        "Cannot tell: not one of 2 core rows works on gpu or tpu, so nothing could be behind; 2 "
+    )
+
+
+def test_one_row_that_works_is_control_enough():
+    found = moved({"chat.basic": (DEGRADED, DEGRADED), "chat.stop": (BROKEN, BROKEN)})
+    assert found.decision is Decision.READY
+
+
 @pytest.mark.parametrize(
     ("sentence", "statuses"),
     [
-        ("Yes: gpu falls short on none of 2 core rows", {"chat__basic": SUPPORTED, "chat__stop": SUPPORTED}),
+        ("So far yes: gpu falls short on none of 2 core rows", {"chat__basic": SUPPORTED, "chat__stop": SUPPORTED}),
         (
-            "Yes, with caveats: gpu falls short on none of 1 core row; 2 caveats (chat.stop degraded, chat.n broken)",
+            "So far yes, with caveats: gpu falls short on none of 1 core row; 2 caveats (chat.stop degraded, chat.n broken)",
             {"chat__stop": DEGRADED, "chat__n": BROKEN},
         ),
         ("No: gpu falls short on 1 of 1 core row (chat.stop flaky)", {"chat__stop": FLAKY}),

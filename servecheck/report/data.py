@@ -97,7 +97,8 @@ class RunReport:
     became of the caller's own schemas and tools, ``None`` where none were given. ``known_issues`` are those that cells
     look like; ``matrices`` what others declare of an endpoint, and ``beside`` that beside what was seen. ``framing`` is
     what the caller adds, ``samples`` are exchanges that figures are drawn from besides the evidence, by row key;
-    ``shut`` says why an endpoint could not be asked at all. ``timed`` has the exchanges with the bodies by which their times are told, where ``exchanges`` come without.
+    ``timed`` has the exchanges with the bodies by which their times are told, where ``exchanges`` come without.
+    ``shut`` says why an endpoint could not be asked at all.
     """
 
     id: str

@@ -11,7 +11,10 @@ from servecheck.report.lookup import Lookup, skip_words, split_row
 from servecheck.report.shapes import NotKnown
 from servecheck.report.text import count
 
-__all__ = ["not_known"]
+__all__ = ["MORE_ROWS", "SHORT_SUITES", "not_known"]
+
+SHORT_SUITES = frozenset({"smoke", "demo"})
+MORE_ROWS = "--suite standard runs every core row"
 
 
 def not_known(look: Lookup) -> Iterator[NotKnown]:
@@ -62,9 +65,13 @@ def _not_run(look: Lookup, listed: set[str]) -> Iterator[NotKnown]:
     why = ", ".join(f"{skip_words(code)}: {number}" for code, number in sorted(codes.items(), key=_by_number))
     within = f", {len(core)} of them core" if core else ""
     yield _some(
-        f"⏭ {_counted(look, len(skipped))} not run, by decision{within} ({why})",
+        f"⏭ {_counted(look, len(skipped))} not run, by decision{within} ({why}){_more_rows(look, bool(core))}",
         [_row(look, c.feature, c.endpoint) for c in core],
     )
+
+
+def _more_rows(look: Lookup, core: bool) -> str:
+    return f"; {MORE_ROWS}" if core and look.run.suite in SHORT_SUITES else ""
 
 
 def _judged_cells(look: Lookup, *, core: bool) -> Iterator[Cell]:

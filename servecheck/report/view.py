@@ -33,6 +33,7 @@ from servecheck.report.shapes import (
 from servecheck.report.text import count, public_url, seconds
 from servecheck.report.unknown import not_known
 from servecheck.rollup import WORST_FIRST
+from servecheck.verdict import SO_FAR
 
 __all__ = ["view"]
 
@@ -146,7 +147,10 @@ def _title(look: Lookup) -> str:
 def _answer(look: Lookup) -> Answer:
     decision = look.run.verdict.decision
     mark, word = ANSWERS[decision]
-    rest = look.run.verdict.sentence.removeprefix(f"{word}: ")
+    sentence = look.run.verdict.sentence
+    if sentence.startswith(SO_FAR):  # nobody shall paste a green mark that stands for a few rows
+        mark, word = ANSWERS[Decision.READY_WITH_CAVEATS][0], sentence.partition(": ")[0]
+    rest = sentence.removeprefix(f"{word}: ")
     if not look.run.complete:
         # Half a run may know of a blocker, but it is never a yes.
         mark, word = ("❌", "No, so far") if decision is Decision.NOT_READY else ("❔", "Not finished")
