@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ ACTION = "OWNER/servecheck@COMMIT"
 
 WORKFLOW = ".github/workflows/servecheck.yml"
 
+_LEFT_BY_RUNS = ("runs/", "*.sqlite")
 _NAMES = ("endpoints.yaml", "scenarios/own-example.yaml", "expectations.yaml")
 
 
@@ -29,6 +31,12 @@ def starter(*, github: bool, action: str = ACTION) -> dict[str, str]:
         owner, slash, rest = action.partition("/")
         if not (owner and slash and all(rest.partition("@"))) or any(c.isspace() or c in "#\"'" for c in action):
             raise UsageError(f"--action: expected OWNER/REPOSITORY@COMMIT, got {action!r}")
+        commit = action.rpartition("@")[2]
+        if action != ACTION and not re.fullmatch(r"[0-9a-f]{40}", commit):
+            raise UsageError(
+                f"--action: {commit!r} is no commit, and a branch or tag would be other code tomorrow, with your keys; "
+                f"give the 40 hex digits of one: git ls-remote https://github.com/{action.partition('@')[0]} {commit}"
+            )
         found[WORKFLOW] = home.joinpath("servecheck.yml").read_text("utf-8").replace("$ACTION", action)
     return found
 
@@ -37,7 +45,10 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
     """Write files below ``folder``; raises :class:`UsageError`, and writes none, where one of them exists."""
     there = [name for name in texts if (folder / name).exists() or (folder / name).is_symlink()]
     if there:
-        raise UsageError(f"already there, and nothing was written: {', '.join(str(folder / name) for name in there)}")
+        hint = f"; to use another action, edit its uses: line in {folder / WORKFLOW}" if WORKFLOW in there else ""
+        raise UsageError(
+            f"already there, and nothing was written: {', '.join(str(folder / name) for name in there)}{hint}"
+        )
     try:
         for name, text in texts.items():
             path = folder / name
@@ -61,4 +72,5 @@ def next_steps(folder: Path, *, github: bool, action: str = ACTION) -> str:
     if github:
         pin = [f"write into {folder / WORKFLOW} where the action is, and its commit"] if action == ACTION else []
         steps += [*pin, "give the repository the secrets that the endpoints file names, such as CANDIDATE_KEY"]
+    steps.append(f"keep what runs leave out of git, in .gitignore: {' '.join(_LEFT_BY_RUNS)}")
     return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))

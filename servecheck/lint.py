@@ -10,7 +10,7 @@ from servecheck import declared, endpoints, expectations, formats, known_issues,
 from servecheck.errors import Problem, ScenarioError
 from servecheck.model import Feature
 from servecheck.probe import Probe
-from servecheck.yamlfile import read
+from servecheck.yamlfile import Document, read
 
 __all__ = ["lint"]
 
@@ -31,6 +31,12 @@ def lint(paths: Iterable[Path], *, probes: Mapping[str, Probe[Any]], features: M
         except ScenarioError:
             scenarios.append(path)
             continue
+        if other := _of_others(document):
+            if path in given:
+                problems.append(
+                    document.problem((), f"this is {other} and no file of servecheck's, so it is not checked")
+                )
+            continue
         kind = scenario.other_format(document)
         if kind == "endpoints":
             problems += endpoints.problems_of(document, path.parent)
@@ -49,3 +55,13 @@ def lint(paths: Iterable[Path], *, probes: Mapping[str, Probe[Any]], features: M
         elif not kind or path in given:
             scenarios.append(path)
     return scenario.problems_of(scenarios, probes=probes, features=features) + problems
+
+
+def _of_others(document: Document) -> str:
+    """Return whose file this is, where it has the keys of one that is kept beside ours; else an empty string."""
+    keys = document.data.keys() if isinstance(document.data, dict) else set()
+    if "schema" in keys:
+        return ""
+    if {"on", "jobs"} <= keys:
+        return "a GitHub workflow"
+    return "a Kubernetes manifest" if {"apiVersion", "kind"} <= keys else ""

@@ -93,6 +93,29 @@ def test_an_action_that_is_none_is_refused(action):
     assert written(Path()) == set()
 
 
+@pytest.mark.parametrize("branch", ["main", "v1", "0123abc"])
+def test_an_action_at_a_branch_or_a_tag_is_refused_with_the_command_that_gives_the_commit(branch):
+    said = servecheck("init", "--github", "--action", f"me/servecheck@{branch}")
+    assert (said.code, written(Path())) == (2, set())
+    assert f"git ls-remote https://github.com/me/servecheck {branch}" in said.err
+
+
+def test_a_second_init_says_where_the_action_is_named():
+    servecheck("init", "--github")
+    said = servecheck("init", "--github", "--action", f"me/servecheck@{'0' * 40}")
+    assert f"edit its uses: line in {WORKFLOW}" in said.err
+
+
+def test_a_workflow_and_a_manifest_are_known_for_no_files_of_ours():
+    write(Path(), starter(github=True))
+    Path("cronjob.yaml").write_text("apiVersion: batch/v1\nkind: CronJob\n")
+    said = servecheck("lint", WORKFLOW, "cronjob.yaml")
+    assert (said.code, said.out.count("this is a")) == (2, 2)
+    assert "this is a GitHub workflow and no file of servecheck's" in said.out
+    Path("scenarios/cronjob.yaml").write_text("apiVersion: batch/v1\nkind: CronJob\n")
+    assert servecheck("lint", "scenarios").code == 0
+
+
 def test_an_action_without_a_workflow_is_refused():
     assert "only --github writes" in servecheck("init", "--action", "us/servecheck@v1").err
 

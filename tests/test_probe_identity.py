@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from servecheck.model import How, Observed, Outcome
+from servecheck.model import Fingerprint, How, Known, Observed, Outcome
 from servecheck.probe import Params
 from servecheck.probes import identity_engine, identity_replicas, quantization_identity
 from tests.handmade import answer, fingerprint, made, transcript
@@ -45,6 +45,15 @@ def test_a_precision_comes_with_how_it_is_known():
         How.OBSERVED,
     )
     assert precision(How.DECLARED, quantization="awq").how is How.DECLARED
+
+
+def test_what_was_only_declared_is_not_shown_as_observed():
+    known = {
+        "quantization": Known(value="Q4_1", how=How.OBSERVED),
+        "kv_cache_dtype": Known(value="q4_0", how=How.DECLARED),
+    }
+    (found,) = quantization_identity.judge(transcript(made("models", {}), known=Fingerprint(fields=known)), Params())
+    assert (found.value, found.how) == ("Q4_1, KV cache q4_0 (declared)", How.OBSERVED)
 
 
 def test_weights_that_do_not_show_are_unknown_whatever_else_does():

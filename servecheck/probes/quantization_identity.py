@@ -41,7 +41,12 @@ def judge(transcript: Transcript, _: Params) -> Iterator[Observed]:
     nothing = Known(value=None, how=How.UNKNOWN)
     names = ("quantization", "dtype", "kv_cache_dtype")
     weights, dtype, cache = (transcript.fingerprint.fields.get(name, nothing) for name in names)
-    rest = [(f"{word} {known.value}", known) for word, known in (("dtype", dtype), ("KV cache", cache)) if known.value]
+    rest = [
+        # What somebody said stands beside what was seen, and is not to be taken for it.
+        (f"{word} {known.value}" + (f" ({known.how})" if weights.value and known.how is not weights.how else ""), known)
+        for word, known in (("dtype", dtype), ("KV cache", cache))
+        if known.value
+    ]
     said = "; ".join(f"{words}: {known.source}" for words, known in rest)
     if weights.value is None:
         beside = f" ({', '.join(words for words, _ in rest)})" if rest else ""

@@ -13,6 +13,14 @@ from servecheck.report.shapes import Fact, FactRow, MatrixGroup, MatrixRow, Prop
 __all__ = ["confounder", "fingerprints", "matrix", "properties", "statuses"]
 
 
+IN_WORDS = {
+    "template_tools": "whether the chat template shows the model its tools",
+    "kv_cache_dtype": "the precision of the KV cache",
+    "prefix_caching": "whether prompts that begin alike share work",
+}
+"""Fields of the fingerprint whose names say little to who has not met them."""
+
+
 def matrix(look: Lookup) -> Iterator[MatrixGroup]:
     """Yield the rows that are judged or compared, by group."""
     for group in look.groups():
@@ -104,7 +112,8 @@ def confounder(look: Lookup, name: str) -> str:
             return name
         value = known.value if known else cell.value if cell else None
         values.append(f"{value if value is not None else 'unknown'} on {subject.name}")
-    return f"{name}: {', '.join(values)}"
+    words = f" ({IN_WORDS[name]})" if name in IN_WORDS else ""
+    return f"{name}{words}: {', '.join(values)}"
 
 
 def fingerprints(look: Lookup) -> Iterator[FactRow]:
