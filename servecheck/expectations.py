@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from servecheck import yamlfile
-from servecheck.errors import Problem, ScenarioError, suggested
+from servecheck.errors import Problem, ScenarioError, nearest, suggested
 from servecheck.features import is_own
 from servecheck.model import Cell, Comparison, Delta, Feature, Kind, Status
 from servecheck.schema.expectations_v1 import Deviation, ExpectationsV1, ExpectationV1
 
-__all__ = ["TODO", "Expectation", "Met", "Standing", "apply", "load", "problems_of", "written"]
+__all__ = ["TODO", "Expectation", "Met", "Standing", "apply", "load", "notes", "problems_of", "written"]
 
 TODO = "TODO: say why this is accepted"
 """What stands in a written file where a person has to say something."""
@@ -147,6 +147,21 @@ def _short(text: str, limit: int = 160) -> str:
     """Return one line of what may be a server's text, without what a terminal or YAML would act upon."""
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return words if len(words) <= limit else words[: limit - 1] + "…"
+
+
+def notes(expectations: Sequence[Expectation], endpoints: Sequence[str]) -> Iterator[str]:
+    """Yield what a person should hear of expectations before a run of ``endpoints`` is made or read with them."""
+    count = len(expectations)
+    yield f"{count} {'deviation is' if count == 1 else 'deviations are'} expected; that changes the exit code only"
+    undone = [each.row for each in expectations if each.reason.startswith("TODO")]
+    if undone:
+        more = f" and {len(undone) - 4} more" if len(undone) > 4 else ""
+        yield f"warning: nobody has said yet why it is accepted: {', '.join(undone[:4])}{more}"
+    for name in dict.fromkeys(each.endpoint for each in expectations if each.endpoint is not None):
+        if name not in endpoints:
+            hint = nearest(name, endpoints)
+            meant = f"; did you mean {hint!r}?" if hint else f" (they are {', '.join(endpoints)})"
+            yield f"warning: a deviation is expected of {name!r}, which is no endpoint of this run{meant}"
 
 
 # --------------------------------------------------------------------------- a run against its expectations

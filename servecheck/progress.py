@@ -6,6 +6,7 @@ On a terminal a small matrix stays below the lines, a line of it for each group;
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,22 +89,23 @@ class Matrix:
         return table
 
 
-def summary(run: RunReport, folder: Path) -> str:
+def summary(run: RunReport, folder: Path, *, matrix: bool = True) -> str:
     """Return the end of a run as text: the matrix of what was run, the answer, and where the report is."""
     names = [subject.name for subject in run.subjects]
     closed = all_shut(names, run.shut)
+    bare = closed or not matrix
     rows = [
         feature
         for feature in run.features
         if any((cell := run.cell(feature.id, name)) and cell.status is not Status.SKIPPED for name in names)
     ]
     width = max((len(feature.id) for feature in rows), default=10)
-    lines = [""]
+    lines = [""] if matrix else []
     if not run.complete:
         lines.append("this run is not complete: " + (run.interrupted or "it has no footer, so it died"))
-    if not closed:
+    if not bare:
         lines.append(" " * width + "  " + "  ".join(f"{name:22}" for name in names).rstrip())
-    for feature in rows if not closed else ():
+    for feature in rows if not bare else ():
         shown = []
         for name in names:
             cell = run.cell(feature.id, name)
@@ -114,10 +116,13 @@ def summary(run: RunReport, folder: Path) -> str:
             else:
                 shown.append(f"{cell.status.mark} {cell.status.value} {cell.tally}".rstrip())
         lines.append(f"{feature.id:{width}}  " + "  ".join(f"{text:22}" for text in shown).rstrip())
-    if run.workload is not None:
+    if run.workload is not None and matrix:
         lines += ["", *(f"{name:{width}}  {said}" for name, said in sentences(run.workload, names))]
     left_out = len(run.features) - len(rows)
-    lines += [*([] if closed else [""]), run.verdict.sentence]
+    lines += [*([] if bare else [""]), run.verdict.sentence]
+    if run.expected:
+        told = Counter(each.standing.value for each in run.expected)
+        lines.append(f"expected deviations: {', '.join(f'{number} {word}' for word, number in told.items())}")
     more = f" {MORE_ROWS}." if run.suite in SHORT_SUITES and not closed else ""
     lines.append(f"{left_out} rows were not run; see “Not known” in the report.{more}")
     lines.append(f"report: {folder / 'report.md'}, {folder / 'report.html'}")

@@ -116,7 +116,8 @@ def decide(
     straddles the margin. Rows skipped by decision are counted in the sentence and are otherwise no matter; but where
     not one core row was decided, or not one that was works on the candidate, the answer is ``cannot_tell`` (in the
     second case its rows are *unknown*), and where fewer than half were, a yes is said as :data:`SO_FAR`.
-    ``profile_core`` replaces the core rows by those of a profile, comparison rows among them. Known issues are never read: a hypothesis decides nothing.
+    ``profile_core`` replaces the core rows by those of a profile, comparison rows among them. Known issues are never
+    read: a hypothesis decides nothing.
 
     The sentence is built from counts, row ids, statuses and endpoint names only.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,22 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
         here = here.replace('"chat.basic", "streaming.frames"', '"chat.basic"')
         exec(compile(here, "README.md", "exec"), {})
     assert capsys.readouterr().out.startswith("ready So far yes: tpu is not behind gpu on any of 1 core row")
+
+
+def test_a_second_run_into_a_folder_says_what_a_program_can_do(tmp_path):
+    (tmp_path / "run.jsonl").write_text("")
+    with pytest.raises(StoreError, match=r"give another folder, or read that run with read_run\(") as raised:
+        run_suite(["one=http://127.0.0.1:9/v1"], str(tmp_path), environ={})
+    assert "--" not in str(raised.value)
+
+
+def test_inside_an_event_loop_a_thread_runs_it(tmp_path):
+    async def own(url: str) -> RunReport:
+        return await asyncio.to_thread(run_suite, [f"one={url}/v1"], f"{tmp_path}/a", rows=["chat.basic"], environ={})
+
+    with background(ReferenceServer()) as url:
+        report = asyncio.run(own(url))
+    assert read_run(f"{tmp_path}/a").verdict == report.verdict
 
 
 def test_a_run_is_returned_and_read_back_with_the_first_check_speaking_for_green(tmp_path):

@@ -144,3 +144,19 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, body: 
     assert re.search(r"known\.yaml:\d+:\d+: ", str(caught.value))
     assert complaint in str(caught.value)
     assert expectations.problems_of(yamlfile.read(path), features.BY_ID)
+
+
+def test_what_is_wrong_with_expectations_is_said_before_a_run(tmp_path):
+    path = tmp_path / "known.yaml"
+    path.write_text(
+        "schema: servecheck/expectations/v1\n"
+        "expectations:\n"
+        "  - {row: chat.n, endpoint: candidte, expect: ignored, reason: nobody uses it}\n"
+        f"  - {{row: chat.stop, endpoint: candidate, expect: broken, reason: '{TODO} (no stop)'}}\n"
+    )
+    said = [*expectations.notes(expectations.load(path, features.BY_ID), ["reference", "candidate"])]
+    assert said == [
+        "2 deviations are expected; that changes the exit code only",
+        "warning: nobody has said yet why it is accepted: chat.stop",
+        "warning: a deviation is expected of 'candidte', which is no endpoint of this run; did you mean 'candidate'?",
+    ]

@@ -304,8 +304,10 @@ def test_one_row_that_works_is_control_enough():
     [
         ("So far yes: gpu falls short on none of 2 core rows", {"chat__basic": SUPPORTED, "chat__stop": SUPPORTED}),
         (
-            "So far yes, with caveats: gpu falls short on none of 1 core row; "
-            "2 caveats (chat.stop degraded, chat.n broken)",
+            (
+                "So far yes, with caveats: gpu falls short on none of 1 core row; "
+                "2 caveats (chat.stop degraded, chat.n broken)"
+            ),
             {"chat__stop": DEGRADED, "chat__n": BROKEN},
         ),
         ("No: gpu falls short on 1 of 1 core row (chat.stop flaky)", {"chat__stop": FLAKY}),

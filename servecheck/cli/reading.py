@@ -21,6 +21,7 @@ from servecheck.cli.options import (
     Feature,
     Out,
     ProfileName,
+    Quiet,
     Redact,
     RunFolder,
     Title,
@@ -38,6 +39,7 @@ def judge(
     bench: Bench = None,
     redact_bodies: Redact = False,
     fail_on: FailOn = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge a recorded run again, offline, and write its reports anew."""
@@ -48,12 +50,12 @@ def judge(
     exits.level(fail_on)
     matrices = given.matrices(declared, given.served(folder)) if declared else None
     framed = given.framing(title, context_file, bench, redact_bodies)
-    found = read_back(
-        folder, given.probes(), profile=given.profile(profile), expected=given.expected(expect), matrices=matrices
-    )
+    known = given.expected(expect)
+    found = read_back(folder, given.probes(), profile=given.profile(profile), expected=known, matrices=matrices)
     report = given.framed(found, framed)
+    telling.say_expected(known, [subject.name for subject in report.subjects], quiet=quiet or as_json)
     write_all(report, folder, render)
-    raise typer.Exit(telling.finish(report, folder, fail_on, as_json=as_json))
+    raise typer.Exit(telling.finish(report, folder, fail_on, as_json=as_json, quiet=quiet))
 
 
 def expect(

@@ -142,6 +142,7 @@ def run(
         telling.say_workload(plan, quiet=quiet or as_json or dry_run)
     given.of_this_run(framed, [each.name for each in plan.endpoints])
     matrices = given.matrices(declared, {each.name: each.model for each in plan.endpoints})
+    telling.say_expected(expected, [each.name for each in plan.endpoints], quiet=quiet or as_json)
     if dry_run:
         telling.print_plan(plan)
         return
@@ -161,7 +162,7 @@ def run(
         framing=framed,
         recorded=left,
     )
-    raise typer.Exit(telling.finish(report, folder, fail_on, as_json=as_json))
+    raise typer.Exit(telling.finish(report, folder, fail_on, as_json=as_json, quiet=quiet))
 
 
 def record(
@@ -207,7 +208,7 @@ def record(
     plan = given.plan([one], settings, [*recordings.ROWS], None, None)
     telling.say(telling.cost(plan), quiet=quiet or as_json)
     report = _carry_out(plan, folder, connect, Budget(), quiet or as_json)
-    raise typer.Exit(telling.finish(report, folder, None, as_json=as_json))
+    raise typer.Exit(telling.finish(report, folder, None, as_json=as_json, quiet=quiet))
 
 
 def demo(
@@ -262,7 +263,7 @@ def demo(
         telling.say_workload(plan, quiet=quiet or as_json)
         telling.tell_cost(plan, quiet=quiet or as_json)
         report = _carry_out(plan, folder, connector(os.environ), Budget(), quiet or as_json)
-    raise typer.Exit(telling.finish(report, folder, fail_on, as_json=as_json))
+    raise typer.Exit(telling.finish(report, folder, fail_on, as_json=as_json, quiet=quiet))
 
 
 _WHILE_RESUMING = frozenset({"resume", "history", "budget", "fail_on", "dry_run", "quiet", "as_json"})

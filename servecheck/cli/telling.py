@@ -10,6 +10,9 @@ import typer
 from servecheck.cli import exits, given
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from servecheck.expectations import Expectation
     from servecheck.plan import Plan
     from servecheck.report.data import RunReport
 
@@ -34,6 +37,15 @@ def say_workload(plan: Plan, *, quiet: bool) -> None:
     if plan.workload is not None:
         for line in plan.workload.lines():
             say(line, quiet=quiet)
+
+
+def say_expected(expected: Sequence[Expectation] | None, names: Sequence[str], *, quiet: bool) -> None:
+    """Say how much is expected, and what is wrong with that; the warnings whether or not somebody asked for quiet."""
+    from servecheck.expectations import notes
+
+    if expected is not None:
+        for line in notes(expected, names):
+            say(line, quiet=quiet and not line.startswith("warning: "))
 
 
 def print_plan(plan: Plan) -> None:
@@ -66,10 +78,10 @@ def cost(plan: Plan) -> str:
     )
 
 
-def finish(report: RunReport, folder: Path, fail_on: str | None, *, as_json: bool) -> int:
+def finish(report: RunReport, folder: Path, fail_on: str | None, *, as_json: bool, quiet: bool = False) -> int:
     """Print a report's answer and return its exit code."""
     from servecheck.progress import summary
     from servecheck.report.results import results_text
 
-    typer.echo(results_text(report) if as_json else summary(report, folder), nl=not as_json)
+    typer.echo(results_text(report) if as_json else summary(report, folder, matrix=not quiet), nl=not as_json)
     return exits.code_of(report, fail_on)
