@@ -86,6 +86,14 @@ def problems_of(document: yamlfile.Document, features: Collection[str]) -> list[
 def _checked(document: yamlfile.Document, features: Collection[str]) -> tuple[ExpectationsV1 | None, list[Problem]]:
     value, found = yamlfile.check(document, ExpectationsV1)
     found = [*document.problems, *found]
+    if value is None:  # its shape is wrong, and names can be looked at all the same
+        entries = document.data.get("expectations") if isinstance(document.data, dict) else None
+        for place, said in enumerate(entries if isinstance(entries, list) else ()):
+            row = said.get("row") if isinstance(said, dict) else None
+            if isinstance(row, str) and row not in features and not is_own(row):
+                hint = suggested(row, features, "features")
+                at = ("expectations", place, "row")
+                found.append(document.problem(at, f"unknown row {row!r}", suggestion=hint))
     seen: dict[tuple[str, str | None], int] = {}
     for place, entry in enumerate(value.expectations if value else ()):
         at = ("expectations", place, "row")

@@ -228,7 +228,9 @@ def _gathered(document: Document, folder: Path) -> tuple[_Gathered | None, list[
     shape, problems = check(document, WorkloadV1)
     problems += document.problems
     if shape is None:
-        return None, problems
+        reader = _Files(document, folder, _Gathered(source=document.path, at_most=0))
+        reader.named(document.data)
+        return None, problems + reader.problems
     gathered = _Gathered(source=document.path, at_most=shape.at_most)
     reader = _Files(document, folder, gathered)
     for name, own in shape.json_schemas.items():
@@ -251,6 +253,20 @@ class _Files:
     def __init__(self, document: Document, folder: Path, into: _Gathered) -> None:
         self._document, self._folder, self._into = document, folder, into
         self.problems: list[Problem] = []
+
+    def named(self, data: Json) -> None:
+        """Look for the files that are named in a workload whose shape is wrong: all problems are told at once."""
+        fields = data if isinstance(data, dict) else {}
+        for part in ("json_schemas", "tools", "prompts", "request_logs"):
+            held = fields.get(part)
+            pairs: Iterable[tuple[str | int, Json]] = (
+                held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ()
+            )
+            for key, own in pairs:
+                if isinstance(own, dict) and isinstance(name := own.get("file"), str):
+                    self._path((part, key, "file"), name)
+                elif part == "request_logs" and isinstance(own, str):
+                    self._path((part, key), own)
 
     def schema(
         self,

@@ -175,15 +175,15 @@ def read(path: Path) -> Document:
         message = f"the control character U+{ord(unprintable[0]):04X}"
         raise _stopped(shown, lines, len(before), len(before[-1]) + 1, message)
     strict_json = path.suffix.lower() == ".json"
-    # Tabs are white space in JSON, and cannot occur inside its strings: a space keeps every column.
-    node = _compose(shown, lines, text.replace("\t", " ") if strict_json else text)
-    if strict_json:
+    if strict_json:  # before anybody speaks of YAML
         try:
             json.loads(text)
         except ValueError as trouble:
             line, column = (trouble.lineno, trouble.colno) if isinstance(trouble, json.JSONDecodeError) else (1, 1)
             message = trouble.msg if isinstance(trouble, json.JSONDecodeError) else str(trouble)
             raise _stopped(shown, lines, line, column, f"not JSON: {_lower(message)}") from trouble
+    # Tabs are white space in JSON, and cannot occur inside its strings: a space keeps every column.
+    node = _compose(shown, lines, text.replace("\t", " ") if strict_json else text)
     builder = _Builder(shown, lines)
     data = builder.build(node)
     return Document(
@@ -327,6 +327,8 @@ def _compose(shown: str, lines: tuple[str, ...], text: str) -> Node:
         mark = trouble.problem_mark or trouble.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         message, hint = _said(trouble)
+        if found := _wrong_indent(lines, line, trouble.problem or ""):
+            column, message, hint = found
         raise _stopped(shown, lines, line, column, message, hint) from trouble
     except (ValueError, OverflowError) as trouble:
         # The scanner gives an escape beyond Unicode to chr() unchecked.
@@ -337,6 +339,22 @@ def _compose(shown: str, lines: tuple[str, ...], text: str) -> Node:
     if node is None:
         raise _stopped(shown, (), 1, 1, "the file is empty")
     return node
+
+
+def _wrong_indent(lines: Sequence[str], line: int, said: str) -> tuple[int, str, str] | None:
+    """Return column, message and hint where a key stands too far in or out: what YAML says of it is no help."""
+    if "mapping values are not allowed" not in said and "but found '<block mapping start>'" not in said:
+        return None
+    here = lines[line - 1] if line <= len(lines) else ""
+    above = next(
+        (each for each in reversed(lines[: line - 1]) if each.strip() and not each.lstrip().startswith("#")), ""
+    )
+    mine, theirs = (len(each) - len(each.lstrip()) for each in (here, above))
+    first = re.fullmatch(r"\s*[\w.-]+:(\s.*)?", here) and here.count(": ") <= 1
+    if not first or not above or mine == theirs:
+        return None
+    message = f"not valid YAML: a key indented by {mine}, where the line above has {theirs}"
+    return mine + 1, message, f"indent keys of one mapping alike, here with {theirs} spaces or as the keys before"
 
 
 def _said(trouble: yaml.MarkedYAMLError) -> tuple[str, str]:

@@ -160,3 +160,11 @@ def test_what_is_wrong_with_expectations_is_said_before_a_run(tmp_path):
         "warning: nobody has said yet why it is accepted: chat.stop",
         "warning: a deviation is expected of 'candidte', which is no endpoint of this run; did you mean 'candidate'?",
     ]
+
+
+def test_an_unknown_row_is_told_beside_what_is_wrong_with_the_shape(tmp_path):
+    path = tmp_path / "known.yaml"
+    path.write_text("schema: servecheck/expectations/v1\nexpectations:\n  - {row: chat.nn, expect: brken, reason: x}\n")
+    said = [each.message for each in expectations.problems_of(yamlfile.read(path), features.BY_ID)]
+    assert said[0] == "unknown row 'chat.nn'"
+    assert len(said) == 2

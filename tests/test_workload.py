@@ -181,6 +181,17 @@ def test_a_problem_is_shown_at_its_place(tmp_path, place, said, text):
     assert said in shown
 
 
+def test_a_wrong_key_and_files_that_are_not_there_are_told_at_once(tmp_path):
+    text = "json_schemas:\n  a: {file: no.json, promt: x}\nrequest_logs: [no.jsonl]\n"
+    with pytest.raises(ScenarioError) as raised:
+        loaded(tmp_path, text)
+    assert [(each.line, each.message.partition(":")[0]) for each in raised.value.problems] == [
+        (3, "no such file"),
+        (3, "unknown key 'promt'"),
+        (4, "no such file"),
+    ]
+
+
 def test_lint_knows_workload_files_also_in_folders(tmp_path):
     put(tmp_path, "workload.yaml", HEAD + "json_schemas: {mood: {file: gone.json}}")
     (problem,) = lint([tmp_path], probes=PROBES, features=features.BY_ID)

@@ -184,6 +184,18 @@ SYNTAX = [
         "1:5: not valid YAML: a second ': ' in one place",
         "  put a text that contains ': ' in quotes",
     ),
+    (
+        "one space too many",
+        "a: b\n c: d\n",
+        "2:2: not valid YAML: a key indented by 1, where the line above has 0",
+        "  indent keys of one mapping alike, here with 0 spaces or as the keys before",
+    ),
+    (
+        "one space too few",
+        "w:\n   a: b\n  c: d\n",
+        "3:3: not valid YAML: a key indented by 2, where the line above has 3",
+        "  indent keys of one mapping alike, here with 3 spaces or as the keys before",
+    ),
     ("open quote", "a: 'x\n", "2:1: not valid YAML: the file ends inside a quoted text", ""),
     ("at sign", "a: @x\n", "1:4: not valid YAML: a text cannot begin with '@'", "  put it in quotes"),
     ("escape", 'a: "\\q"\n', "1:6: not valid YAML: unknown escape '\\q'", "  write a backslash as '\\\\'"),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from servecheck.model import Decision, Exchange, How, Kind
+from servecheck.model import Decision, Exchange, GroupTally, How, Kind, Status
 from servecheck.report import details, plots, rows
 from servecheck.report.benchmarks import benchmarks
 from servecheck.report.data import RunReport, Subject, row_key
@@ -182,12 +182,22 @@ def _groups(look: Lookup) -> Iterator[GroupRow]:
         if not core and not any(deltas):
             continue
         cells = tuple(
-            Shown(endpoint=name, mark=tally.status.mark, tally=f"{tally.supported}/{tally.total}", word=tally.status)
+            _group_cell(name, tally)
             if tally and tally.total
             else Shown(endpoint=name, mark="", tally="", word="no result" if core else "")
             for name, tally in zip(look.names, found, strict=True)
         )
         yield GroupRow(group=group, cells=cells, deltas=deltas)
+
+
+def _group_cell(name: str, tally: GroupTally) -> Shown:
+    """Return a group's cell; one where all that was asked was fine says so, and how much that was."""
+    if (
+        tally.status is Status.SKIPPED and tally.supported
+    ):  # what was asked is supported: all else is worse than skipped
+        word = Status.SUPPORTED
+        return Shown(endpoint=name, mark=word.mark, tally=f"{tally.supported}/{tally.supported} asked", word=word)
+    return Shown(endpoint=name, mark=tally.status.mark, tally=f"{tally.supported}/{tally.total}", word=tally.status)
 
 
 def _quiet_groups(look: Lookup) -> tuple[str, ...]:
