@@ -109,6 +109,8 @@ def _from_argument(argument: str) -> Endpoint:
         name, equals, url = argument.partition("=")
         if not equals:
             hint = f"; did you mean http://{argument}?" if re.fullmatch(r"[\w.-]+(:\d+)?(/[\w./-]*)?", argument) else ""
+            if colon := re.fullmatch(r"([\w.-]+):(https?://.*)", argument):
+                hint = f"; did you mean NAME=URL, {shown_url(f'{colon[1]}={colon[2]}')}?"
             raise UsageError(
                 f"endpoint {shown_url(argument)}: expected NAME=URL or a URL that begins with http://{hint}"
             )

@@ -73,12 +73,18 @@ class ScenarioError(UsageError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+_FEW = 10  # names that fit into one line
+
+
 class UnknownName(UsageError):
-    """A name that does not exist, with the nearest one that does."""
+    """A name that does not exist, with the nearest one that does, or with all where none is near and they are few."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        self.kind, self.name, self.suggestion = kind, name, nearest(name, known)
+        names = [*known]
+        self.kind, self.name, self.suggestion = kind, name, nearest(name, names)
         hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
+        if not hint and 0 < len(names) <= _FEW:
+            hint = f"; there {'is' if len(names) == 1 else 'are'} {', '.join(names)}"
         super().__init__(f"unknown {kind} {name!r}{hint}")
 
 

@@ -756,15 +756,44 @@ def test_a_sample_of_traffic_is_recorded_with_the_run_and_judged_with_it(url, tm
 
 def test_the_mock_prints_where_it_is_and_ends_on_a_signal():
     mock, url = mocked()
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v1", url)
     mock.send_signal(signal.SIGINT)
     assert end(mock).code == 0
 
 
-def test_mutants_are_listed_with_what_is_wrong_with_them():
+def test_mutants_are_listed_by_name_with_the_row_that_sees_them_and_what_is_wrong_with_them():
     said = servecheck("mock", "--mutant", "list")
     assert said.code == 0
-    assert all(len(line.split(maxsplit=1)) == 2 for line in said.out.splitlines())
+    lines = said.out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(line.split()[0] for line in lines)
+    assert all(len(line.split(maxsplit=2)) == 3 for line in lines)
+    assert "streaming.frames" in next(line for line in lines if line.startswith("done-missing "))
+    assert {line.split()[1] for line in lines} <= {*features.BY_ID, "own.example"} | {
+        line.split()[1] for line in lines if line.split()[1].startswith("own.")
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "listed"),
+    [
+        (("report", "x", "--format", "pdf"), "there are md, "),
+        (("judge", "x", "--fail-on", "zzz"), "there are blocker, behind, any"),
+        (("schema", "zzz"), "there are scenario, results, "),
+    ],
+)
+def test_a_value_that_is_like_none_is_answered_with_those_that_there_are(words, listed):
+    said = servecheck(*words)
+    assert (said.code, listed in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("again", [("judge", "run", "-q"), ("run", "URL", "--out", "other", "-q")])
+def test_quiet_is_the_answer_and_where_the_report_is(url, again):
+    servecheck("run", url, "--out", "run", "-q", *QUICK)
+    rows = QUICK if again[0] == "run" else []
+    said = servecheck(*(url if word == "URL" else word for word in again), *rows)
+    assert said.err == ""
+    assert [line.partition(":")[0] for line in said.out.splitlines()][::2] == ["So far yes", "report"]
+    assert len(said.out.splitlines()) == 3
 
 
 def test_no_thread_is_left_behind(url):

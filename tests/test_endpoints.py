@@ -126,6 +126,13 @@ NAME_RULE = "expected at most 40 of a-z, 0-9, '.', '_' and '-', beginning with a
                 "did you mean http://localhost:8000?"
             ),
         ),
+        (
+            ["gpu:http://h:1/v1"],
+            (
+                "endpoint 'gpu:http://h:1/v1': expected NAME=URL or a URL that begins with http://; "
+                "did you mean NAME=URL, 'gpu=http://h:1/v1'?"
+            ),
+        ),
         (["two words"], "endpoint 'two words': expected NAME=URL or a URL that begins with http://"),
         (["gpu=localhost:8000"], "endpoint 'gpu': expected a URL that begins with http:// or https://"),
         (["GPU=http://h"], f"endpoint name 'GPU': {NAME_RULE}"),

@@ -15,7 +15,7 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from servecheck.model import Decision, Endpoint, Exchange, Feature, Fingerprint, Outcome, Status, Verdict
+from servecheck.model import Decision, Endpoint, Exchange, Feature, Fingerprint, GroupTally, Outcome, Status, Verdict
 from servecheck.report import markdown
 from servecheck.report.data import RunReport, Subject
 from servecheck.report.html import report_html
@@ -120,6 +120,23 @@ def test_a_yes_of_few_rows_has_no_green_mark(word, decision):
     assert seen(run).answer == Answer(mark="🟡", sentence=sentence)
     died = replace(RUNS["died"](), verdict=Verdict(decision=decision, sentence=sentence))
     assert seen(died).answer == Answer(mark="❔", sentence="Not finished: as told.")
+
+
+@pytest.mark.parametrize(
+    ("status", "supported", "shown"),
+    [
+        (Status.SKIPPED, 2, ("✅", "2/2 asked")),
+        (Status.SKIPPED, 0, ("⏭", "0/6")),
+        (Status.SUPPORTED, 6, ("✅", "6/6")),
+        (Status.DEGRADED, 2, ("🟡", "2/6")),
+    ],
+)
+def test_a_group_of_which_some_was_not_asked_says_how_much_was(status, supported, shown):
+    run = RUNS["one-endpoint"]()
+    name = run.subjects[0].name
+    tally = GroupTally(group="streaming", endpoint=name, status=status, supported=supported, total=6)
+    (row,) = (row for row in seen(replace(run, groups=(tally,))).groups if row.group == "streaming")
+    assert (row.cells[0].mark, row.cells[0].tally) == shown
 
 
 def test_rows_that_block_for_one_reason_are_one_number():

@@ -53,14 +53,20 @@ def mock(
     for found, harmless in mutants.discover().values():
         known |= {each.id: each for each in found} | {each.id: each for each in harmless}
     if mutant == "list":
-        for name, each in known.items():
-            typer.echo(f"{name:44} {each.sentence}")
+        rows = {scenario.probe: scenario.feature for scenario in reversed([*given.scenarios(None)])}
+        listed = sorted(
+            (each.id, rows.get(probe, ""), each.sentence)
+            for probe, variants in mutants.discover().items()
+            for each in (*variants[0], *variants[1])
+        )
+        for name, row, sentence in listed:
+            typer.echo(f"{name:44} {row:32} {sentence}")
         return
     if mutant is not None and mutant not in known:
         raise UnknownName("mutant", mutant, known)
     server = known[mutant].make(language) if mutant is not None else ReferenceServer(language=language)
     try:
-        serve(server, "127.0.0.1", port, ready=typer.echo)
+        serve(server, "127.0.0.1", port, ready=lambda url: typer.echo(f"{url}/v1"))
     except OSError as error:
         raise UsageError(
             f"cannot listen on port {port}: {error.strerror or error}; --port 0 takes any free one"
