@@ -33,13 +33,13 @@ _HOUR = 3600.0
 def test_a_date_is_found_as_templates_write_it(written: str) -> None:
     found = dates(f"Current date: {written}\nReasoning: medium")
 
-    assert [(each.text, each.days) for each in found] == [(written, {date(2026, 11, 30)})]
+    assert [(each.text, each.days) for each in found] == [(written, frozenset({date(2026, 11, 30)}))]
 
 
 def test_of_two_orders_both_are_possible() -> None:
     (found,) = dates("Today is 04/05/2026.")
 
-    assert found.days == {date(2026, 4, 5), date(2026, 5, 4)}
+    assert found.days == frozenset({date(2026, 4, 5), date(2026, 5, 4)})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from servecheck import features, scenario
 from servecheck.compare import compare, contrasted
+from servecheck.join import join
 from servecheck.judging import Canaries, judge
 from servecheck.model import Case, Delta, Endpoint, Finding, Outcome, Status, Transcript
 from servecheck.plan import Settings, make
@@ -42,9 +43,11 @@ from servecheck.reference.mutants.parity_tokens import (
 from servecheck.reference.mutants.parity_walk import AfterTheChoice, ScalesByTemperature
 from servecheck.reference.power import filled, self_comparisons
 from servecheck.reference.server import ReferenceServer
+from servecheck.run import read_back
 from servecheck.scenario import Scenario
 from servecheck.verdict import MEASURED
 from tests.cells import row
+from tests.lab import Lab
 from tests.made import exchange, only, transcript
 from tests.trying import builtin, trials_of
 
@@ -166,8 +169,8 @@ def beside(
             0.0,
             Outcome.VIOLATED,
             (
-                f"{_WORDS}: 29 November 2026 | 01 December 2026, which is no matter of when they were asked: their clocks "
-                "or time zones differ"
+                f"{_WORDS}: 29 November 2026 | 01 December 2026, which is no matter of when they were asked: their "
+                "clocks or time zones differ"
             ),
         ),
     ],
@@ -212,8 +215,8 @@ def test_a_date_that_makes_prompts_longer_on_another_day_is_no_drift() -> None:
             DateInEveryChat,
             ShowsNoPrompt,
             (
-                "10 of 10 chats have as many prompt tokens on both; on the reference the chat template puts today's date "
-                "in the prompt (30 November 2026), the candidate does not show its prompts"
+                "10 of 10 chats have as many prompt tokens on both; on the reference the chat template puts today's "
+                "date in the prompt (30 November 2026), the candidate does not show its prompts"
             ),
         ),
         (
@@ -246,6 +249,19 @@ def test_the_date_is_the_first_condition_of_what_is_compared_on_chats(check: str
     assert later.why.startswith(
         f"unlike conditions ({_WORDS}: 30 November 2026 | 01 December 2026, since the two were asked on different days;"
     )
+
+
+def test_runs_of_two_days_are_unclear_and_say_why(tmp_path: Path) -> None:
+    mine = [each for each in builtin() if each.probe in ("parity_tokens", "parity_answers")]
+    for name, at in (("a", _NOON), ("b", _NOON + _A_DAY)):
+        server = DateInEveryChat(clock=lambda at=at: at, language="babbling")
+        Lab(tmp_path / name, {name: server}, mine, [*discover().values()], trials=1).run()
+    join(str(tmp_path / "a"), str(tmp_path / "b"), tmp_path / "both")
+    found = {each.feature: each for each in read_back(tmp_path / "both", discover()).comparisons}
+
+    assert {each.delta for each in found.values()} == {Delta.UNCLEAR}
+    assert found["parity.tokens"].why.startswith(f"{_WORDS}: 30 November 2026 | 01 December 2026, since the two were")
+    assert all(_WORDS in each.why[:100] for each in found.values())
 
 
 class ChatOnly(DateInEveryChat):
