@@ -298,6 +298,7 @@ def _judged_cell(shared: Cell, trials: Sequence[Trial]) -> Cell:
         status=status,
         reason=reason,
         skip_code=_skip_code(status, trials),
+        lacks=tuple(each for trial in trials for each in trial.lacks) if status is Status.SKIPPED else (),
         trials=_per_trial(seen),
         parts=f"{held} of {len(parts)} parts" if len(parts) > 1 else "",
     )
@@ -555,7 +556,8 @@ def _moved(
         if delta is Delta.DRIFT:
             (side.drifted if is_core else side.caveats).append((feature.id, "drifted"))
         elif compared and delta is Delta.BEHIND and compared.side == endpoint:
-            word = status[endpoint].value if feature.kind is Kind.JUDGED else "behind"
+            found = pair[endpoint]
+            word = found.word if found is not None and feature.kind is Kind.JUDGED else "behind"
             (side.behind if is_core else side.caveats).append((feature.id, word))
         if feature.kind is Kind.JUDGED and status[reference] is status[endpoint] is Status.BROKEN:
             side.broken_on_both += is_core

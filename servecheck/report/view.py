@@ -288,7 +288,7 @@ class _Viewer:
             return "", "no result", ""
         if compared and ITEMS_BEHIND in compared.measured:
             return cell.status.mark, f"{cell.status} {cell.tally}".strip(), compared.why
-        return cell.status.mark, f"{cell.status} {cell.tally}".strip(), cell.reason
+        return cell.status.mark, f"{cell.word} {cell.tally}".strip(), cell.reason
 
     def _issues(self, feature: str, endpoint: str) -> tuple[str, ...]:
         cell = self.cells.get((feature, endpoint))
@@ -382,7 +382,11 @@ class _Viewer:
             yield _some(f"{self._cells(len(missing))} without a result: the run ended before them", missing)
 
     def _not_run(self, listed: set[str]) -> Iterator[NotKnown]:
-        skipped = [c for c in self.run.cells if c.status is Status.SKIPPED and c.feature in self.features]
+        skipped = [
+            c
+            for c in self.run.cells
+            if c.status is Status.SKIPPED and c.feature in self.features and not self._lacking(c)
+        ]
         if not skipped:
             return
         codes = Counter(c.skip_code or "no code" for c in skipped)
@@ -394,6 +398,10 @@ class _Viewer:
             f"⏭ {self._cells(len(skipped))} not run, by decision{within} ({why})",
             [self._row(c.feature, c.endpoint) for c in core],
         )
+
+    def _lacking(self, cell: Cell) -> bool:
+        """Tell whether a row that is left out is one that an endpoint beside this one has."""
+        return bool(cell.lacks) and any(each.side == cell.endpoint for each in self.run.compared(cell.feature))
 
     def _judged_cells(self, *, core: bool) -> Iterator[Cell]:
         for feature in self.run.features:
@@ -480,7 +488,8 @@ class _Viewer:
         for name in self.names:
             cell = self.cells.get((feature.id, name))
             shown.append(self._shown(feature, name, cell))
-            if cell and cell.status not in {Status.SUPPORTED, Status.SKIPPED} and cell.kind is Kind.JUDGED:
+            said = cell and (cell.status not in {Status.SUPPORTED, Status.SKIPPED} or self._lacking(cell))
+            if cell and said and cell.kind is Kind.JUDGED:
                 reasons.append((name if len(self.names) > 1 else "", cell.reason))
             if cell and cell.kind is Kind.JUDGED:
                 reasons.extend((name if len(self.names) > 1 else "", note) for note in cell.notes)
@@ -522,6 +531,7 @@ class _Viewer:
         if cell is None:
             return Shown(endpoint=name, mark="", tally="", word="no result")
         tally = (cell.skip_code or "") if cell.status is Status.SKIPPED else cell.tally
+        tally = cell.word if self._lacking(cell) else tally
         return Shown(
             endpoint=name, mark=cell.status.mark, tally=tally, word=cell.status, ref=self._ref(feature.id, name)
         )
