@@ -110,9 +110,10 @@ def compare(
     """Return one comparison per row that at least one side ran, in the order of ``features``; left is the reference.
 
     Judged rows compare statuses. What an endpoint was seen to have nothing of, and is left out there alone, counts as
-    refused beside an endpoint that was judged. Where these are equal and not broken, a feature that works on each side by another
-    field of the request (``dialect`` among what a finding measured) has drifted, for what works on the left does
-    nothing on the right; else a contrast of the same row, if there is one, says whether the measurements drifted.
+    refused beside an endpoint that was judged. Where statuses are equal and not broken, a feature that works on each
+    side by another field of the request (``dialect`` among what a finding measured) has drifted, for what works on the
+    left does nothing on the right; else a contrast of the same row, if there is one, says whether the measurements
+    drifted.
     Comparison rows are what their contrast says; where none is given, what the findings of the right side say, since
     those were made against the reference of the run; else ``unclear``.
     Property rows have no delta: where they differ they are confounders, and those are the same for every row.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from servecheck.expectations import Deviation, Expectation, Standing, apply
+from servecheck.expectations import Expectation, Standing, apply
 from servecheck.model import Decision, Delta, NotApplicable, Outcome, SkipCode, Status
 from servecheck.probe import Judgement
 from servecheck.probes import discover
@@ -18,6 +18,7 @@ from servecheck.reference.server import ReferenceServer
 from servecheck.report.data import RunReport
 from servecheck.report.files import rendered
 from servecheck.run import read_back
+from servecheck.schema.expectations_v1 import Deviation
 from tests.lab import Lab, Odd, answers, cell_of, finding, make_probe
 from tests.sample_runs import fake_curl
 from tests.trying import builtin
