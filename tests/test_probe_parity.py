@@ -83,10 +83,9 @@ _CERTAIN = "top-1 agrees at 504 of 504 outside near-ties (99.2% to 100.0%), mutu
             (
                 f"KL beyond own noise and margin: {_ALL} 0.0096 (0.0089 to 0.01) nat, 0.0096 and 0.0096 in the two "
                 f"directions, {_CERTAIN}, |Δlogprob| p50 0.053, p95 0.16, p99 0.25, most 0.34, below 0.1 at "
-                "80.2% (76.5% "
-                "to 83.4%); each against itself, alone and in a batch: KL at most 0, below 0.1 at 100.0% or "
-                "more; margins "
-                "KL 0.007, below 0.1 70%, top-1 98%, top-5 98%: above every pair of engines with the same weights and"
+                "80.2% (76.5% to 83.4%); each against itself, alone and in a batch: KL at most 0, below 0.1 at 100.0% "
+                "or more; margins KL 0.007, below 0.1 70%, top-1 98%, top-5 98%: above every pair of engines with the "
+                "same weights and"
             ),
         ),
         (
@@ -94,9 +93,8 @@ _CERTAIN = "top-1 agrees at 504 of 504 outside near-ties (99.2% to 100.0%), mutu
             Outcome.VIOLATED,
             (
                 f"KL and share of close logprobs beyond own noise and margin: {_ALL} 0.019 (0.017 to 0.02) nat, "
-                "0.019 and "
-                "0.019 in the two directions, top-1 agrees at 503 of 504 outside near-ties (98.9% to 100.0%), mutual "
-                "top-5 at 504 of 504, |Δlogprob| p50 0.074, p95 0.23, p99 0.36, most 0.51, below 0.1 at 62.9% "
+                "0.019 and 0.019 in the two directions, top-1 agrees at 503 of 504 outside near-ties (98.9% to "
+                "100.0%), mutual top-5 at 504 of 504, |Δlogprob| p50 0.074, p95 0.23, p99 0.36, most 0.51, below 0.1 at 62.9% "
                 "(58.4% to 67.2%), a clear choice differs first at token 2 (median of 1 texts)"
             ),
         ),
