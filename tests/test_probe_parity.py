@@ -94,8 +94,8 @@ _CERTAIN = "top-1 agrees at 504 of 504 outside near-ties (99.2% to 100.0%), mutu
             (
                 f"KL and share of close logprobs beyond own noise and margin: {_ALL} 0.019 (0.017 to 0.02) nat, "
                 "0.019 and 0.019 in the two directions, top-1 agrees at 503 of 504 outside near-ties (98.9% to "
-                "100.0%), mutual top-5 at 504 of 504, |Δlogprob| p50 0.074, p95 0.23, p99 0.36, most 0.51, below 0.1 at "
-                "62.9% (58.4% to 67.2%), a clear choice differs first at token 2 (median of 1 texts)"
+                "100.0%), mutual top-5 at 504 of 504, |Δlogprob| p50 0.074, p95 0.23, p99 0.36, most 0.51, below "
+                "0.1 at 62.9% (58.4% to 67.2%), a clear choice differs first at token 2 (median of 1 texts)"
             ),
         ),
         (
@@ -145,8 +145,8 @@ def test_a_walk_says_what_is_so(server: type[ReferenceServer], outcome: Outcome,
             WrongBeyondTheChunk,
             (
                 "worse with context length: from 512 tokens of context on KL is 0.11 (0.1 to 0.12), before that "
-                "0 (0 to 0) (margin 0.007); 0–127 tokens of context: KL 0 (0 to 0); 128–511 tokens of context: KL 0 (0 to 0); "
-                "512–1023 tokens of context: KL 0.11 (0.1 to 0.12); 1024–2047 tokens of context: KL 0.11 (0.11 to 0.12)"
+                "0 (0 to 0) (margin 0.007); 0–127 tokens of context: KL 0 (0 to 0); 128–511 tokens of context: KL 0 "
+                "(0 to 0); 512–1023 tokens of context: KL 0.11 (0.1 to 0.12); 1024–2047 tokens of context: KL 0.11 (0.11 to 0.12)"
             ),
         ),
         (
