@@ -365,6 +365,17 @@ class _Viewer:
             yield _some(
                 f"{self._cells(len(soft), 'extended ')} undecided", [self._row(c.feature, c.endpoint) for c in soft]
             )
+        unclear = [
+            c
+            for c in self.run.comparisons
+            if c.delta is Delta.UNCLEAR and self.features[c.feature].kind is Kind.COMPARISON
+        ]
+        listed |= {row_key(c.feature, c.right) for c in unclear}
+        if unclear:
+            yield _some(
+                f"❔ {count(len(unclear), 'comparison')}: the figures do not tell",
+                [f"{self._row(c.feature, c.right)}: {c.why}" for c in unclear],
+            )
         rest = [row for row in self.run.verdict.unknown if row not in listed]
         if rest:
             yield _some(
