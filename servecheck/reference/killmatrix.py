@@ -19,7 +19,7 @@ from servecheck.store import CaseEnd
 from servecheck.wire.memory import MemoryTransport
 from servecheck.wire.transport import Transport
 
-__all__ = ["KillMatrix", "Seen", "beside", "kill_matrix", "served", "trials_on"]
+__all__ = ["KillMatrix", "Seen", "beside", "kill_matrix", "served", "trials_of_all", "trials_on"]
 
 _ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
 _OTHER = Endpoint(name="candidate", base_url="http://127.0.0.1:2/v1", api_key_env="")
@@ -190,6 +190,24 @@ def trials_on(
 
     Where a probe compares, ``left`` is what the server is compared with: a right server of the same model unless given.
     """
+    every = trials_of_all(server, probes, scenarios, trials=trials, seed=seed, left=left)
+    judged = _OTHER if any(trial.case.endpoint == _OTHER.name for trial in every) else _ENDPOINT
+    return tuple(trial for trial in every if trial.case.endpoint == judged.name)
+
+
+def trials_of_all(
+    server: ReferenceServer,
+    probes: Mapping[str, Probe[Params]],
+    scenarios: Sequence[Scenario],
+    *,
+    trials: int | None = 1,
+    seed: str = "selftest",
+    left: ReferenceServer | None = None,
+) -> tuple[Trial, ...]:
+    """Do as :func:`trials_on`, and return the trials of both endpoints where there are two; the reference's first.
+
+    Without ``trials``, there are as many as a run makes: three where something does not hold.
+    """
     settings = plans.Settings(
         deadline=_DEADLINE, trials=trials, seed=seed, allow=frozenset(probes[each.probe].risk for each in scenarios)
     )
@@ -218,7 +236,7 @@ def trials_on(
 
     runner = Runner(plan, probes, connect, _Nothing())
     virtual.run(runner.run(), limit=86_400.0)
-    return tuple(trial for trial in runner.trials if trial.case.endpoint == endpoints[-1].name)
+    return runner.trials
 
 
 def _missed(mutant: Mutant, trials: Sequence[Trial]) -> str:
