@@ -42,7 +42,7 @@ from servecheck.reference.mutants.parity_tokens import (
     ShowsNoPrompt,
 )
 from servecheck.reference.mutants.parity_walk import AfterTheChoice, ScalesByTemperature
-from servecheck.reference.power import filled, self_comparisons
+from servecheck.reference.power import filled, self_comparisons, whole_self_comparisons
 from servecheck.reference.server import ReferenceServer
 from servecheck.run import read_back
 from servecheck.scenario import Scenario
@@ -577,6 +577,14 @@ def test_the_reference_is_asked_once_and_counts_as_measured() -> None:
         assert (found.status, found.reason) == (Status.SUPPORTED, MEASURED)
 
 
+def test_a_whole_comparison_of_a_right_server_with_itself_is_the_same() -> None:
+    (rows,) = whole_self_comparisons(pairs=1)
+
+    assert len(rows) > 50
+    assert {each.feature for each in rows} >= {"chat.basic", "parity.tokens", "parity.greedy", "parity.finish"}
+    assert {each.delta for each in rows} <= {Delta.SAME, Delta.UNCLEAR}
+
+
 def test_figures_go_between_their_markers_and_the_prose_stays() -> None:
     page = "before\n<!-- walk -->\nold\n<!-- /walk -->\nafter\n"
 
@@ -588,4 +596,4 @@ def test_the_page_says_what_the_margins_are() -> None:
     margin = WALK.params().margin
 
     assert f"| *margin* | *{margin.kl:g}* | *{margin.clear:g}* | *{margin.close:.2f}* |" in page
-    assert all(f"<!-- {name} -->\n" in page for name in ("alarms", "walk", "forced"))
+    assert all(f"<!-- {name} -->\n" in page for name in ("alarms", "whole", "walk", "forced"))
