@@ -236,7 +236,7 @@ def matrix_page(records: Sequence[Record], facts: Sequence[Fact]) -> str:
     lines += ["## Decided", "", _decided(records), ""]
     measured = list(_measured(records))
     if measured:
-        lines += ["## What the suites cost", "", "Measured per endpoint, one run each.", ""]
+        lines += ["## What the suites cost", "", "Measured per endpoint, one run each, second and third looks included.", ""]
         lines += [*_table(["Suite", "Engine", "Requests", "Prompt tokens", "Generated tokens", "Time"], measured), ""]
     lines += [
         "## Beside what was found by hand",
