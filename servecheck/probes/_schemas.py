@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from servecheck.model import Finding, Json
+from servecheck.model import Check, Finding, Json, Level
 from servecheck.probes._findings import Part
 from servecheck.read import reply
 from servecheck.read.instance import fault
@@ -14,11 +14,13 @@ from servecheck.read.partial import json_fault
 from servecheck.read.text import dig, parse, quote
 
 __all__ = [
+    "BLANKS",
     "NONCE_SCHEMA",
     "PULL_AWAY",
     "ROOM_TO_THINK",
     "cut_short",
     "faults",
+    "judge_blanks",
     "judge_schema",
     "latest",
     "looks_like_json",
@@ -46,6 +48,29 @@ NONCE_SCHEMA: dict[str, object] = {
     "additionalProperties": False,
 }
 """The schema that one answer fits, and whose word stands nowhere else; 16 to 26 tokens on three engines."""
+
+
+BLANKS = Check(
+    id="white-space-comes-to-an-end",
+    rule="An answer that is held to JSON is not white space without end up to max_tokens.",
+    level=Level.SHOULD,
+    source="https://github.com/vllm-project/vllm/pull/44619",
+)
+"""A grammar that allows white space without bound lets a model write nothing else; engines have a setting for it."""
+_BLANK = re.compile(r"\s{40,}\Z")  # deeper than any indentation of a flat object
+
+
+def judge_blanks(part: Part, looks: Sequence[reply.Reply | None]) -> Iterator[Finding]:
+    """Judge by :data:`BLANKS` the answers of which the limit cut every look; nothing where no answer was cut."""
+    answers = [look for look in looks if isinstance(look, reply.Answer)]
+    cut = [answer for answer in answers if answer.finish == "length"]
+    blank = next((answer for answer in cut if _BLANK.search(answer.text)), None)
+    if blank is not None:
+        run = len(blank.text) - len(blank.text.rstrip())
+        why = f"cut by max_tokens after {run} characters of white space in a row: {quote(blank.text, 40)}"
+        yield part.violated(BLANKS.id, why, blank)
+    elif answers:
+        yield part.held(BLANKS.id, f"{len(answers)} answers, none lost in white space", *answers)
 
 
 def with_nonce(value: object, nonce: str) -> Json:

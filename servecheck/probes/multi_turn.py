@@ -4,7 +4,7 @@ What it does: sends conversations of two, four and ten earlier turns of the same
 each turn must add as much as any other, so that none is dropped from the front. Then two conversations that differ only
 in a random word said two turns ago, and two that differ only in a random word in the system message, with logprobs: an
 answer that is the same to the last digit was made without reading that word. The system message is also made longer,
-and must be counted.
+and must be counted, as must one in the role ``developer``, which is what newer clients call it.
 
 Why it matters: a server that keeps only the last turns answers 200, and an agent forgets its task without an error.
 
@@ -21,8 +21,9 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
-from servecheck.probes._pairs import ask_pair, judge_pair
+from servecheck.probes._pairs import ask_pair, judge_pair, reply_of_side
 from servecheck.probes._steps import answer_at, filler, reply_at, sent
+from servecheck.read import reply
 
 __all__ = ["PROBE"]
 
@@ -30,6 +31,7 @@ _SOURCE = "https://platform.openai.com/docs/guides/conversation-state"
 _PART = Part()
 _COUNTED, _READ = "each-turn-is-counted", "earlier-turns-reach-the-model"
 _SYSTEM_COUNTED, _SYSTEM_READ = "system-message-is-counted", "system-message-reaches-the-model"
+_DEVELOPER = "developer-message-is-counted"
 _TURNS = (2, 4, 10)
 _WORDS = 12  # of each message of the history
 _MORE = 24  # words by which the longer system message is longer
@@ -61,9 +63,9 @@ async def drive(session: Session, params: MultiTurnParams, _: Transcript | None)
     async def count(step: str, messages: list[Json]) -> None:
         await session.chat(step, {"messages": messages, "max_tokens": 1, **greedy})
 
-    def system(word: str, more: int = 0) -> list[Json]:
+    def system(word: str, more: int = 0, role: str = "system") -> list[Json]:
         text = f"Answer in English. The code is {word}. {filler(more)}".strip()
-        return [{"role": "system", "content": text}, question]
+        return [{"role": role, "content": text}, question]
 
     await count("alone", [question])
     for turns in _TURNS:
@@ -76,8 +78,8 @@ async def drive(session: Session, params: MultiTurnParams, _: Transcript | None)
     )
     await ask_pair(session, "pair-system-one", {**compared, "messages": system(code)})
     await ask_pair(session, "pair-system-other", {**compared, "messages": system(other)})
-    await count("system-short", system(code))
     await count("system-long", system(code, _MORE))
+    await count("developer", system(code, _MORE, "developer"))
 
 
 def judge(transcript: Transcript, _: MultiTurnParams) -> Iterator[Finding]:
@@ -87,6 +89,7 @@ def judge(transcript: Transcript, _: MultiTurnParams) -> Iterator[Finding]:
     yield judge_pair(transcript, "pair-turns", _READ, "two turns ago", control)
     yield _system(transcript)
     yield judge_pair(transcript, "pair-system", _SYSTEM_READ, "in the system message", control)
+    yield from _developer(transcript)
 
 
 def _tokens(transcript: Transcript, step: str) -> int | None:
@@ -120,18 +123,36 @@ def _turns(transcript: Transcript) -> Finding:
 
 
 def _system(transcript: Transcript) -> Finding:
-    short, long, alone = (reply_at(transcript, step) for step in ("system-short", "system-long", "alone"))
+    short = reply_of_side(transcript, "pair-system-one")
+    long, alone = reply_at(transcript, "system-long"), reply_at(transcript, "alone")
     for found in (short, long):
         missing = _PART.unless_answered(_SYSTEM_COUNTED, found, alone)
         if missing is not None:
             return missing
     seen = sent(short, long)
-    low, high = _tokens(transcript, "system-short"), _tokens(transcript, "system-long")
+    low = short.usage.prompt if isinstance(short, reply.Answer) and short.usage is not None else None
+    high = _tokens(transcript, "system-long")
     if low is None or high is None:
         return _PART.undetermined(_SYSTEM_COUNTED, "usage does not say how long the prompts are", *seen)
     why = f"prompt_tokens {low}, and {high} with {_MORE} more words in the system message"
     grown = high - low >= _MORE / 2
     return (_PART.held if grown else _PART.violated)(_SYSTEM_COUNTED, why, *seen)
+
+
+def _developer(transcript: Transcript) -> Iterator[Finding]:
+    """Judge the developer's message by the question alone, where a system message works."""
+    found, system, alone = (reply_at(transcript, step) for step in ("developer", "system-long", "alone"))
+    if found is None or not isinstance(system, reply.Answer):
+        return
+    missing = _PART.unless_answered(_DEVELOPER, found, system, what="the role developer")
+    if missing is not None:
+        yield missing
+        return
+    low, high = _tokens(transcript, "alone"), _tokens(transcript, "developer")
+    if low is None or high is None:
+        return
+    why = f"prompt_tokens {low} alone, and {high} behind a developer's message of more than {_MORE} words"
+    yield (_PART.held if high - low >= _MORE / 2 else _PART.violated)(_DEVELOPER, why, *sent(found, alone))
 
 
 PROBE = Probe(
@@ -161,6 +182,12 @@ PROBE = Probe(
             rule="A word in the system message has an effect on the answer.",
             level=Level.MUST,
             source=_SOURCE,
+        ),
+        Check(
+            id=_DEVELOPER,
+            rule="Where a system message works, one in the role developer is taken and makes the prompt longer.",
+            level=Level.SHOULD,
+            source="https://github.com/sgl-project/sglang/issues/40082",
         ),
     ),
     params=MultiTurnParams,

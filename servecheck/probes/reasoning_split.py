@@ -31,6 +31,7 @@ __all__ = ["PROBE"]
 _SOURCE = "https://docs.vllm.ai/en/latest/features/reasoning_outputs/"
 _APART, _ANSWER = "thinking-is-in-its-own-field", "answer-is-in-the-content"
 _CLEAN, _ORDER = "reasoning-and-answer-hold-no-marks", "thinking-streams-before-the-answer"
+_BILLED = "reasoning-tokens-count-the-thinking"
 
 
 class ReasoningSplitParams(Params):
@@ -84,6 +85,7 @@ def judge(transcript: Transcript, params: ReasoningSplitParams) -> Iterator[Find
     yield _apart(part, answers, whole)
     yield _answer(part, answers)
     yield from _clean(part, answers)
+    yield from _billed(part, answers)
     if params.mode == "stream":
         yield from _order(part, answers)
 
@@ -131,6 +133,23 @@ def _clean(part: Part, answers: Sequence[reply.Answer]) -> Iterator[Finding]:
         yield part.held(_CLEAN, f"no special token is written out in {len(answers)} replies", *answers)
 
 
+def _billed(part: Part, answers: Sequence[reply.Answer]) -> Iterator[Finding]:
+    """Judge the count of reasoning tokens where there is one; a server need not tell it."""
+    told = [answer for answer in answers if answer.usage is not None and answer.usage.reasoning is not None]
+    for answer in told:
+        count, made = (answer.usage.reasoning, answer.usage.completion) if answer.usage else (None, None)
+        said = f"reasoning_tokens {count} of {made} completion tokens"
+        if not count and len(answer.first.reasoning.split()) > 1:
+            yield part.violated(_BILLED, f"{said}, and there is thinking: {quote(answer.first.reasoning, 60)}", answer)
+            return
+        if count and made is not None and count > made:
+            yield part.violated(_BILLED, f"{said}: more than all", answer)
+            return
+    if told:
+        counts = ", ".join(str(answer.usage.reasoning) for answer in told if answer.usage)
+        yield part.held(_BILLED, f"reasoning_tokens {counts}", *told)
+
+
 def _order(part: Part, answers: Sequence[reply.Answer]) -> Iterator[Finding]:
     seen = [answer for answer in answers if answer.first.reasoning.strip() and answer.text.strip()]
     for answer in seen:
@@ -176,6 +195,12 @@ PROBE = Probe(
             rule="Neither reasoning nor content has special tokens written out.",
             level=Level.SHOULD,
             source="https://github.com/vllm-project/vllm/issues/48748",
+        ),
+        Check(
+            id=_BILLED,
+            rule="Where usage tells reasoning tokens, thinking has some, and no more than the completion has.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm-ascend/issues/13070",
         ),
         Check(
             id=_ORDER,
