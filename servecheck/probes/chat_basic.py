@@ -213,7 +213,7 @@ PROBE = Probe(
         ),
         Check(
             id="usage-adds-up",
-            rule="usage counts prompt and completion, adds them up, and stays within max_tokens; no part exceeds its whole.",
+            rule="usage counts prompt and completion, adds up, and stays within max_tokens; no part exceeds its whole.",
             level=Level.MUST,
             source=_SOURCE,
         ),

@@ -95,6 +95,24 @@ class SystemFails(ReferenceServer):
         return made
 
 
+class DeveloperRefused(ReferenceServer):
+    """Has a template that knows no role ``developer``, and refuses it like any unknown one."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Refuse."""
+        if any(isinstance(each, dict) and each.get("role") == "developer" for each in body.get("messages") or ()):
+            raise ApiError("chat template rejected the request: Unexpected message role.")
+        return super().messages_of(body)
+
+
+class DeveloperDropped(ReferenceServer):
+    """Has a template that passes over a role it does not know, so that the message is gone."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Drop it."""
+        return [each for each in super().messages_of(body) if each["role"] != "developer"]
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -153,6 +171,8 @@ _V = Outcome.VIOLATED
 _COUNTED, _READ = "each-turn-is-counted", "earlier-turns-reach-the-model"
 _SYSTEM_COUNTED, _SYSTEM_READ = "system-message-is-counted", "system-message-reaches-the-model"
 
+_DEVELOPER = "developer-message-is-counted"
+
 MUTANTS = (
     Mutant(id="last-turns-only", server=LastTurnsOnly, trips=((_COUNTED, _V),)),
     Mutant(id="front-dropped", server=FrontDropped, trips=((_COUNTED, _V),), source="ollama/ollama#4967"),
@@ -186,6 +206,15 @@ MUTANTS = (
         server=SystemFails,
         trips=((_SYSTEM_COUNTED, _V), (_SYSTEM_READ, _V)),
         source="sgl-project/sglang#892",
+    ),
+    Mutant(
+        id="developer-refused",
+        server=DeveloperRefused,
+        trips=((_DEVELOPER, Outcome.REFUSED),),
+        source="peonist-ai/halogen-server#3",
+    ),
+    Mutant(
+        id="developer-dropped", server=DeveloperDropped, trips=((_DEVELOPER, _V),), source="sgl-project/sglang#40082"
     ),
 )
 

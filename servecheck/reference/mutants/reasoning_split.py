@@ -7,7 +7,7 @@ from typing import Any
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
-from servecheck.reference.base import Answer
+from servecheck.reference.base import Answer, Tally
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
@@ -120,6 +120,33 @@ class StreamsOfThoughtFail(ReferenceServer):
             yield event
 
 
+class ReasoningUncounted(ReferenceServer):
+    """Reports that a thought took no tokens, since its parser counts between marks that the prompt holds."""
+
+    def usage(self, job: Job, tally: Tally) -> Event:
+        """Say zero."""
+        usage = super().usage(job, tally)
+        return {**usage, "completion_tokens_details": {"reasoning_tokens": 0}} if job.thinking else usage
+
+
+class ReasoningOvercounted(ReferenceServer):
+    """Reports more reasoning tokens than there are completion tokens, as two gateways in a row do."""
+
+    def usage(self, job: Job, tally: Tally) -> Event:
+        """Say too many."""
+        usage = super().usage(job, tally)
+        more = usage["completion_tokens"] + 30
+        return {**usage, "completion_tokens_details": {"reasoning_tokens": more}} if job.thinking else usage
+
+
+class ReasoningNotTold(ReferenceServer):
+    """Tells nothing of reasoning tokens, which is optional."""
+
+    def usage(self, job: Job, tally: Tally) -> Event:
+        """Leave it out."""
+        return {**super().usage(job, tally), "completion_tokens_details": None}
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -202,6 +229,20 @@ MUTANTS = (
     _both(OpeningTagStays, "opening-tag-stays", [(_CLEAN, _V)], "vllm-project/vllm#56262"),
     _both(ThoughtAfterAnswer, "thought-after-answer", [("thinking-streams-before-the-answer", _V)]),
     _both(StreamsOfThoughtFail, "streams-of-thought-fail", [(_APART, _V)]),
+    Mutant(
+        id="reasoning-uncounted",
+        server=ReasoningUncounted,
+        trips=(("reasoning-tokens-count-the-thinking", _V),),
+        source="vllm-project/vllm-ascend#13070",
+        models=_THINKERS,
+    ),
+    Mutant(
+        id="reasoning-overcounted",
+        server=ReasoningOvercounted,
+        trips=(("reasoning-tokens-count-the-thinking", _V),),
+        source="BerriAI/litellm#40253",
+        models=_THINKERS,
+    ),
 )
 
 HARMLESS = (
@@ -210,4 +251,5 @@ HARMLESS = (
     Harmless(id="thought-in-one-piece", server=ThoughtInOnePiece, models=_THINKERS),
     Harmless(id="thinks-when-asked", server=ThinksWhenAsked, models=_THINKERS),
     Harmless(id="long-thought", server=LongThought, models=_THINKERS),
+    Harmless(id="reasoning-not-told", server=ReasoningNotTold, models=_THINKERS),
 )
