@@ -68,13 +68,12 @@ async def drive(session: Session, params: MultiTurnParams, _: Transcript | None)
         return [{"role": role, "content": text}, question]
 
     await count("alone", [question])
-    for turns in _TURNS:
-        await count(f"turns-{turns}", [*_history(turns, "Listen."), question])
+    first = f"The code is {code}."
+    for turns in _TURNS[1:]:
+        await count(f"turns-{turns}", [*_history(turns, first), question])
+    await ask_pair(session, "pair-turns-one", {**compared, "messages": [*_history(_TURNS[0], first), question]})
     await ask_pair(
-        session, "pair-turns-one", {**compared, "messages": [*_history(2, f"The code is {code}."), question]}
-    )
-    await ask_pair(
-        session, "pair-turns-other", {**compared, "messages": [*_history(2, f"The code is {other}."), question]}
+        session, "pair-turns-other", {**compared, "messages": [*_history(_TURNS[0], f"The code is {other}."), question]}
     )
     await ask_pair(session, "pair-system-one", {**compared, "messages": system(code)})
     await ask_pair(session, "pair-system-other", {**compared, "messages": system(other)})
@@ -93,20 +92,26 @@ def judge(transcript: Transcript, _: MultiTurnParams) -> Iterator[Finding]:
 
 
 def _tokens(transcript: Transcript, step: str) -> int | None:
-    answer = answer_at(transcript, step)
-    return answer.usage.prompt if answer is not None and answer.usage is not None else None
+    return _counted(answer_at(transcript, step))
+
+
+def _counted(found: reply.Reply | None) -> int | None:
+    return found.usage.prompt if isinstance(found, reply.Answer) and found.usage is not None else None
 
 
 def _turns(transcript: Transcript) -> Finding:
-    steps = [f"turns-{turns}" for turns in _TURNS]
-    replies = [reply_at(transcript, step) for step in steps]
+    # One side of the pair is the shortest history.
+    replies = [
+        reply_of_side(transcript, "pair-turns-one"),
+        *(reply_at(transcript, f"turns-{turns}") for turns in _TURNS[1:]),
+    ]
     alone = reply_at(transcript, "alone")
     for found in replies:
         missing = _PART.unless_answered(_COUNTED, found, alone)
         if missing is not None:
             return missing
     seen = sent(*replies)
-    two, four, ten = (_tokens(transcript, step) for step in steps)
+    two, four, ten = (_counted(found) for found in replies)
     if two is None or four is None or ten is None:
         return _PART.undetermined(_COUNTED, "usage does not say how long the prompts are", *seen)
     said = f"prompt_tokens {two} with 2 earlier turns, {four} with 4, {ten} with 10"
@@ -130,8 +135,7 @@ def _system(transcript: Transcript) -> Finding:
         if missing is not None:
             return missing
     seen = sent(short, long)
-    low = short.usage.prompt if isinstance(short, reply.Answer) and short.usage is not None else None
-    high = _tokens(transcript, "system-long")
+    low, high = _counted(short), _tokens(transcript, "system-long")
     if low is None or high is None:
         return _PART.undetermined(_SYSTEM_COUNTED, "usage does not say how long the prompts are", *seen)
     why = f"prompt_tokens {low}, and {high} with {_MORE} more words in the system message"
@@ -193,7 +197,7 @@ PROBE = Probe(
     params=MultiTurnParams,
     drive=drive,
     judge=judge,
-    requests=10,
-    prompt_tokens=1280,
-    output_tokens=70,
+    requests=9,
+    prompt_tokens=1160,
+    output_tokens=69,
 )
