@@ -37,6 +37,18 @@ _TITLES = {
     "transformers": "transformers serve",
     "vllm": "vLLM on CPU",
 }
+_SETTINGS = {
+    "adapters": "with LoRA adapters of random numbers",
+    "embedding": "as an embedding server",
+    "key": "behind an API key",
+    "pooling": "as a pooling server",
+    "seeing": "with a random eye",
+    "speculative": "with speculative decoding",
+    "thinking": "with a template that makes the model think",
+    "torture": "fresh, with structured output that can break it",
+}
+_SUITES = ("smoke", "standard", "migration", "full")
+_UNDECIDED = frozenset({Status.INCONCLUSIVE, Status.ERROR, Status.SKIPPED})
 _MARKS = {
     Agreement.AGREES: "✅ agrees",
     Agreement.DISAGREES: "❌ disagrees",
@@ -68,7 +80,7 @@ def main(arguments: Sequence[str], folder: Path = PAGES) -> int:
 
 def pages(records: Sequence[Record], facts: Sequence[Fact]) -> dict[str, str]:
     """Return every page by its path below `docs/engines/`."""
-    made = {f"{found.engine}.md": engine_page(found) for found in records}
+    made = {f"{found.engine}.md": engine_page(found) for found in records if _setting(found) not in _SUITES}
     return made | {"README.md": matrix_page(records, facts), "facts.md": facts_page(records, facts)}
 
 
@@ -115,9 +127,14 @@ def engine_page(found: Record) -> str:
 
 
 def _title(found: Record) -> str:
-    title = _TITLES.get(found.engine, found.engine)
+    engine, setting = found.engine.partition("-")[0], _setting(found)
+    title = _TITLES.get(engine, engine) + (f", {_SETTINGS.get(setting, setting)}" if setting else "")
     known = next((subject.fingerprint.get("engine_version") for subject in found.subjects), None)
     return f"{title}, {escaped(known.value, 40)}" if known else title
+
+
+def _setting(found: Record) -> str:
+    return found.engine.partition("-")[2]
 
 
 def _about(found: Record) -> Iterator[list[str]]:
@@ -183,7 +200,7 @@ def _value(cell: CellRecord | None, limit: int) -> str:
 
 def matrix_page(records: Sequence[Record], facts: Sequence[Fact]) -> str:
     """Return the page that shows every row that was run, on every engine."""
-    subjects = [(found, subject) for found in records for subject in found.subjects]
+    subjects = [(found, subject) for found in records if not _setting(found) for subject in found.subjects]
     judged = [
         [_row(feature.id, core=feature.core), *(_mark(subject.cells.get(feature.id)) for _, subject in subjects)]
         for feature in FEATURES
@@ -212,6 +229,15 @@ def matrix_page(records: Sequence[Record], facts: Sequence[Fact]) -> str:
     ]
     if properties:
         lines += ["## Properties", "", *_table(head, properties), ""]
+    elsewhere = list(_elsewhere(records))
+    if elsewhere:
+        lines += ["## Other settings", "", "Rows that need an engine started in another way.", ""]
+        lines += [*_table(["Row", "Engine", "Cell", "Evidence"], elsewhere), ""]
+    lines += ["## Decided", "", _decided(records), ""]
+    measured = list(_measured(records))
+    if measured:
+        lines += ["## What the suites cost", "", "Measured per endpoint, one run each.", ""]
+        lines += [*_table(["Suite", "Engine", "Requests", "Prompt tokens", "Generated tokens", "Time"], measured), ""]
     lines += [
         "## Beside what was found by hand",
         "",
@@ -223,6 +249,50 @@ def matrix_page(records: Sequence[Record], facts: Sequence[Fact]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _elsewhere(records: Sequence[Record]) -> Iterator[list[str]]:
+    """Give the cells of the runs with a setting; what such a run skips says only that the setting is for other rows."""
+    for feature in FEATURES:
+        for found in records:
+            if _setting(found) not in _SETTINGS:
+                continue
+            cell = found.subjects[0].cells.get(feature.id)
+            if cell is not None and cell.status is not Status.SKIPPED:
+                link = f"[{found.engine}]({found.engine}.md)"
+                shown = _status(cell) if cell.status is not None else _value(cell, 80)
+                reason = "" if cell.status in (None, Status.SUPPORTED) else escaped(cell.reason, 160)
+                yield [_row(feature.id, core=feature.core), link, shown, reason]
+
+
+def _measured(records: Sequence[Record]) -> Iterator[list[str]]:
+    """Give what whole suites took: of the usual runs, and of those that were made to measure another suite."""
+    for suite in _SUITES:
+        for found in records:
+            if found.suite != suite or not found.complete or _setting(found) not in ("", suite):
+                continue
+            for subject in found.subjects:
+                if subject.cost is not None:
+                    yield [suite, cell_code(subject.name.removesuffix(f"-{suite}")), *_figures(subject.cost)]
+
+
+def _figures(cost: CostRecord) -> list[str]:
+    tokens = ("unknown" if each is None else f"{each:,}" for each in (cost.prompt_tokens, cost.output_tokens))
+    return [f"{cost.requests:,}", *tokens, seconds(cost.seconds)]
+
+
+def _decided(records: Sequence[Record]) -> str:
+    """Say on how many rows a run here came to a verdict, and name the rest; a property counts when it has a value."""
+    decided = {
+        row
+        for found in records
+        for subject in found.subjects
+        for row, cell in subject.cells.items()
+        if (cell.value is not None if cell.status is None else cell.status not in _UNDECIDED)
+    }
+    left = [feature.id for feature in FEATURES if feature.id not in decided]
+    said = f"{len(FEATURES) - len(left)} of {len(FEATURES)} rows are decided on at least one of these engines"
+    return said + (f"; undecided on all of them: {', '.join(f'`{row}`' for row in left)}." if left else ".")
 
 
 def _mark(cell: CellRecord | None) -> str:

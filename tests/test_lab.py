@@ -286,7 +286,37 @@ def test_the_matrix_has_a_column_per_endpoint_and_a_row_per_row_that_was_run(fou
     page = pages.matrix_page([found, other], [])
     assert "| Row | [toy](toy.md) | [pair/a](pair.md) | [pair/b](pair.md) |" in page
     assert "| `streaming.frames` | ❌ 3/3 | – | – |" in page
-    assert "chat.basic" not in page
+    assert "| `chat.basic`" not in page
+
+
+def test_a_run_with_a_setting_is_no_column_but_a_list_of_its_cells_and_counts_as_a_decision(found):
+    (subject,) = found.subjects
+    cells = {"streaming.frames": subject.cells["streaming.frames"]}
+    thinking = found.model_copy(
+        update={"engine": "toy-thinking", "subjects": [subject.model_copy(update={"cells": cells})]}
+    )
+    alone = found.model_copy(update={"subjects": [subject.model_copy(update={"cells": {}})]})
+
+    page = pages.matrix_page([alone, thinking], [])
+
+    assert "| Row | [toy](toy.md) |" in page
+    assert "| `streaming.frames` | [toy-thinking](toy-thinking.md) | ❌ broken 3/3 |" in page
+    assert f"1 of {len(features.FEATURES)} rows are decided on at least one of these engines" in page
+    (left,) = re.findall(r"undecided on all of them: (.*)\.$", page, re.MULTILINE)
+    assert "`identity.models`" in left
+    assert "`streaming.frames`" not in left
+
+
+def test_a_run_that_measures_a_suite_gives_its_cost_and_no_page_of_its_own(found):
+    (subject,) = found.subjects
+    named = subject.model_copy(update={"name": "toy-smoke"})
+    measured = found.model_copy(update={"engine": "toy-smoke", "suite": "smoke", "subjects": [named]})
+
+    made = pages.pages([found, measured], [])
+
+    assert set(made) == {"toy.md", "README.md", "facts.md"}
+    assert named.cost is not None
+    assert f"| smoke | `toy` | {named.cost.requests} |" in made["README.md"]
 
 
 def test_paths_of_this_machine_stay_out_of_a_record(found):

@@ -77,6 +77,11 @@ BEHIND = Comparison(left="gpu", right="tpu", feature="tools.auto", delta=Delta.B
             "Yes, with caveats: ready for mine; tools.auto degraded.",
         ),
         (
+            [cell("tools.auto", Status.SUPPORTED), cell("chat.stop", Status.DEGRADED)],
+            Decision.READY,
+            "Yes: ready for mine.",
+        ),
+        (
             [cell("tools.auto", Status.SKIPPED, skip=SkipCode.NOT_SELECTED), cell("chat.stop", Status.BROKEN)],
             Decision.CANNOT_TELL,
             "Cannot tell: 1 need of mine not known (tools.auto).",
@@ -91,6 +96,22 @@ BEHIND = Comparison(left="gpu", right="tpu", feature="tools.auto", delta=Delta.B
 )
 def test_only_the_rows_of_the_profile_decide(cells, decision, sentence):
     assert said(profile("tools.auto"), *cells) == (decision, sentence)
+
+
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        (("arguments-match-the-schema",), "broken (here arguments-match-the-schema is a must)"),
+        (("arguments-match-the-schema", "another"), "broken"),
+        ((), "broken"),
+    ],
+)
+def test_a_row_that_only_a_raised_check_breaks_says_so(failed: tuple[str, ...], words: str):
+    findings = tuple(replace(finding(Outcome.VIOLATED), check=check, level=Level.MUST) for check in failed)
+    broken = replace(cell("tools.required", Status.BROKEN), findings=findings)
+    mine = profile("tools.required", tools__required=("arguments-match-the-schema",))
+
+    assert said(mine, broken) == (Decision.NOT_READY, f"No: not ready for mine because of tools.required {words}.")
 
 
 def test_what_both_endpoints_lack_is_a_need_that_is_not_met():

@@ -11,7 +11,19 @@ from typing import Any
 from servecheck import verdict, yamlfile
 from servecheck.errors import Problem, ScenarioError, UnknownName, UsageError, nearest
 from servecheck.features import is_own
-from servecheck.model import Cell, Comparison, Decision, Delta, Feature, Level, SkipCode, Status, Trial, Verdict
+from servecheck.model import (
+    Cell,
+    Comparison,
+    Decision,
+    Delta,
+    Feature,
+    Level,
+    Outcome,
+    SkipCode,
+    Status,
+    Trial,
+    Verdict,
+)
 from servecheck.schema.profile_v1 import ProfileV1
 
 __all__ = [
@@ -230,12 +242,15 @@ def readiness(
 ) -> Readiness:
     """Return whether a run shows its endpoints, or those that are not the reference, to be ready for a profile.
 
-    As :func:`servecheck.verdict.decide` says it of the profile's rows, and three things more. A row that both endpoints
-    lack is no news for a move, and still a need that is not met: it is a blocker here. A limit that is exceeded is a
-    blocker. A row or a limit that nobody looked at is unknown, so a short run is not a yes.
+    As :func:`servecheck.verdict.decide` says it of the profile's rows alone, and three things more. A row that both
+    endpoints lack is no news for a move, and still a need that is not met: it is a blocker here. A limit that is
+    exceeded is a blocker. A row or a limit that nobody looked at is unknown, so a short run is not a yes.
     """
     mine = frozenset(profile.rows)
-    base = verdict.decide(cells, comparisons, features, reference=reference, profile_core=mine)
+    cells = [cell for cell in cells if cell.feature in mine]
+    base = verdict.decide(
+        cells, [each for each in comparisons if each.feature in mine], features, reference=reference, profile_core=mine
+    )
     names = [*dict.fromkeys(cell.endpoint for cell in cells)]
     candidates = [name for name in names if name != reference] or names
     by_row = {(cell.feature, cell.endpoint): cell for cell in cells}
@@ -259,6 +274,7 @@ def readiness(
     decision = _decision(base, blockers, unknown)
     drifted = {f"{each.feature}@{each.right}" for each in comparisons if each.delta is Delta.DRIFT}
     words = {f"{cell.feature}@{cell.endpoint}": cell.status.value for cell in cells} | dict.fromkeys(drifted, "drifted")
+    words |= {f"{cell.feature}@{cell.endpoint}": word for cell in cells if (word := _because_raised(cell, profile))}
     over = {f"{limit.row}@{name}": f"over {limit.at_most:g} ({limit.measured})" for name, limit in exceeded}
     said = _Said(words=words | over, several=len(candidates) > 1)
     sentence = _sentence(decision, profile.id, said, blockers, unknown, base.caveats)
@@ -273,6 +289,20 @@ def readiness(
         ),
         chosen=chosen,
     )
+
+
+def _because_raised(cell: Cell, profile: Profile) -> str:
+    """Say which raised checks alone make a row broken: the matrix, without the profile, says something milder of it."""
+    raised_checks = profile.musts.get(cell.feature, ())
+    failed = {
+        each.check
+        for each in cell.findings
+        if each.outcome not in (Outcome.HELD, Outcome.UNDETERMINED) and each.level is Level.MUST
+    }
+    if cell.status is not Status.BROKEN or not failed or not failed <= set(raised_checks):
+        return ""
+    names = " and ".join(sorted(failed))
+    return f"broken (here {names} {'is a must' if len(failed) == 1 else 'are musts'})"
 
 
 _UNMET = frozenset({Status.BROKEN, Status.FLAKY, Status.IGNORED, Status.UNSUPPORTED})
