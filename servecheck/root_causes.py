@@ -511,7 +511,7 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         id="white-space-unbounded",
         title="the grammar allows white space without end",
         remedy="vLLM: --structured-outputs-config.disable_any_whitespace true; SGLang: "
-        "--constrained-json-disable-any-whitespace. Else a model may write blanks until max_tokens, and answer nothing.",
+        "--constrained-json-disable-any-whitespace. Else a model may write blanks until max_tokens.",
         source="https://docs.vllm.ai/en/stable/api/vllm/config/structured_outputs/",
         signs=(
             Sign(
