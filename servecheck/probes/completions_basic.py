@@ -123,7 +123,7 @@ def _judge_list(listed: reply.Reply | None, greedy: reply.Answer) -> Finding:
     # Batches round otherwise, so the first need not be what the prompt gets alone; the second never is by chance.
     first, second = (choice.text for choice in listed.choices)
     if len(second.strip()) > _TELLING and second == greedy.text != first:
-        return _PART.violated(_LIST, f"{why}, exchanged: choice 1 answers prompt 0: {quote(second, 60)}", listed, greedy)
+        return _PART.violated(_LIST, f"{why}: choice 1 answers prompt 0: {quote(second, 60)}", listed, greedy)
     if len(second.strip()) > _TELLING and second == first and not garbage(first):
         return _PART.violated(_LIST, f"{why}, and one answer for both: {quote(first, 60)}", listed, greedy)
     return _PART.held(_LIST, why, listed, greedy)
