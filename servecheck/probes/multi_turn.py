@@ -4,7 +4,8 @@ What it does: sends conversations of two, four and ten earlier turns of the same
 each turn must add as much as any other, so that none is dropped from the front. Then two conversations that differ only
 in a random word said two turns ago, and two that differ only in a random word in the system message, with logprobs: an
 answer that is the same to the last digit was made without reading that word. The system message is also made longer,
-and must be counted, as must one in the role ``developer``, which is what newer clients call it.
+and must be counted, as must one in the role ``developer``, which is what newer clients call it. The replies' ids are
+compared.
 
 Why it matters: a server that keeps only the last turns answers 200, and an agent forgets its task without an error.
 
@@ -14,6 +15,7 @@ logprobs only the texts of a pair can be compared, and a model may say the same 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from pydantic import Field
@@ -24,6 +26,7 @@ from servecheck.probes._findings import Part
 from servecheck.probes._pairs import ask_pair, judge_pair, reply_of_side
 from servecheck.probes._steps import answer_at, filler, reply_at, sent
 from servecheck.read import reply
+from servecheck.read.text import dig, quote, string
 
 __all__ = ["PROBE"]
 
@@ -31,7 +34,9 @@ _SOURCE = "https://platform.openai.com/docs/guides/conversation-state"
 _PART = Part()
 _COUNTED, _READ = "each-turn-is-counted", "earlier-turns-reach-the-model"
 _SYSTEM_COUNTED, _SYSTEM_READ = "system-message-is-counted", "system-message-reaches-the-model"
-_DEVELOPER = "developer-message-is-counted"
+_DEVELOPER, _IDS = "developer-message-is-counted", "replies-have-ids-of-their-own"
+_STEPS = ("alone", "turns-4", "turns-10", "pair-turns-one", "pair-system-one", "system-long")
+_MET = 3  # replies with one id that are no accident
 _TURNS = (2, 4, 10)
 _WORDS = 12  # of each message of the history
 _MORE = 24  # words by which the longer system message is longer
@@ -89,6 +94,7 @@ def judge(transcript: Transcript, _: MultiTurnParams) -> Iterator[Finding]:
     yield _system(transcript)
     yield judge_pair(transcript, "pair-system", _SYSTEM_READ, "in the system message", control)
     yield from _developer(transcript)
+    yield from _ids([found for step in _STEPS if (found := answer_at(transcript, step)) is not None])
 
 
 def _tokens(transcript: Transcript, step: str) -> int | None:
@@ -159,6 +165,19 @@ def _developer(transcript: Transcript) -> Iterator[Finding]:
     yield (_PART.held if high - low >= _MORE / 2 else _PART.violated)(_DEVELOPER, why, *sent(found, alone))
 
 
+def _ids(answers: list[reply.Answer]) -> Iterator[Finding]:
+    # Some servers draw their ids from less than a thousand: two of a few replies may meet, three do not.
+    told = Counter(name for answer in answers if (name := string(dig(answer.body, "id"))))
+    if told.total() < _MET:
+        return
+    name, times = told.most_common(1)[0]
+    why = f"{told.total()} replies to different conversations have {len(told)} ids"
+    if times >= _MET:
+        yield _PART.violated(_IDS, f"{why}: {times} have {quote(name, 40)}", *answers)
+    else:
+        yield _PART.held(_IDS, why, *answers)
+
+
 PROBE = Probe(
     id="multi_turn",
     doc=__doc__ or "",
@@ -192,6 +211,12 @@ PROBE = Probe(
             rule="Where a system message works, one in the role developer is taken and makes the prompt longer.",
             level=Level.SHOULD,
             source="https://github.com/sgl-project/sglang/issues/40082",
+        ),
+        Check(
+            id=_IDS,
+            rule="Replies to different conversations do not share one id.",
+            level=Level.SHOULD,
+            source="https://github.com/InternLM/lmdeploy/pull/4707",
         ),
     ),
     params=MultiTurnParams,

@@ -102,7 +102,11 @@ def _empty(stream: reply.Reply | None, other: reply.Reply | None) -> Iterator[Fi
     calls = calls_of(stream)
     if not isinstance(stream, reply.Answer) or not calls or stream.finish == "length":
         return
-    arguments = calls[0].arguments
+    arguments, name = calls[0].arguments, string(dig(stream.exchange.request, "tools", 0, "function", "name"))
+    if calls[0].name != name:
+        said = f"a function without parameters, {quote(name)}, is called {quote(calls[0].name or '')}"
+        yield _PART.violated(_EMPTY, said, stream)
+        return
     try:
         value = parse(arguments)
     except ValueError:
@@ -260,7 +264,7 @@ PROBE = Probe(
         ),
         Check(
             id=_EMPTY,
-            rule="A function without parameters can be called, and its arguments are the JSON text of an object.",
+            rule="A function without parameters is called by its name, and its arguments are the JSON text of an object.",
             level=Level.SHOULD,
             source="https://github.com/vllm-project/vllm/pull/37098",
         ),

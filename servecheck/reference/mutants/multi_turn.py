@@ -113,7 +113,28 @@ class DeveloperDropped(ReferenceServer):
         return [each for each in super().messages_of(body) if each["role"] != "developer"]
 
 
+class OneIdForAllReplies(ReferenceServer):
+    """Names each reply after its session, of which there is one for whoever comes next."""
+
+    def new_id(self, prefix: str) -> str:
+        """Return the session's number."""
+        del prefix
+        return "1"
+
+
 # --------------------------------------------------------------------------- odd, but right
+
+
+class PlainNumbers(ReferenceServer):
+    """Numbers its replies."""
+
+    replies = 0
+
+    def new_id(self, prefix: str) -> str:
+        """Count."""
+        del prefix
+        self.replies += 1
+        return str(self.replies)
 
 
 class OwnSystemMessage(ReferenceServer):
@@ -216,9 +237,16 @@ MUTANTS = (
     Mutant(
         id="developer-dropped", server=DeveloperDropped, trips=((_DEVELOPER, _V),), source="sgl-project/sglang#40082"
     ),
+    Mutant(
+        id="one-id-for-all-replies",
+        server=OneIdForAllReplies,
+        trips=(("replies-have-ids-of-their-own", _V),),
+        source="InternLM/lmdeploy#4707",
+    ),
 )
 
 HARMLESS = (
+    Harmless(id="plain-numbers", server=PlainNumbers),
     Harmless(id="own-system-message", server=OwnSystemMessage),
     Harmless(id="no-logprobs", server=NoLogprobs, models=("obedient",)),
     Harmless(id="logprobs-refused", server=LogprobsRefused, models=("obedient",)),

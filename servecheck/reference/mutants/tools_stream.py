@@ -180,6 +180,17 @@ class EmptyTextForNoArguments(ReferenceServer):
             yield replace(delta, calls=calls) if job.stream and nothing and job.tools else delta
 
 
+class MarkInTheName(ReferenceServer):
+    """Reads the sign behind the name into it where no arguments follow."""
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """Put it there."""
+        nothing = not (dig(job.body, "tools", 0, "function", "parameters", "properties") or {})
+        async for delta in super().deltas(job):
+            calls = tuple(replace(call, name=call.name and f"{call.name}</arg_value>") for call in delta.calls)
+            yield replace(delta, calls=calls) if nothing and job.tools else delta
+
+
 class NoParametersRefused(ReferenceServer):
     """Refuses a function whose parameters have no properties."""
 
@@ -242,6 +253,12 @@ MUTANTS = (
         server=EmptyTextForNoArguments,
         trips=((_EMPTY, _V),),
         source="vllm-project/vllm#28806",
+    ),
+    Mutant(
+        id="mark-in-the-name",
+        server=MarkInTheName,
+        trips=((_EMPTY, _V),),
+        source="fw-ai-external/python-sdk#119",
     ),
     Mutant(id="no-parameters-refused", server=NoParametersRefused, trips=((_EMPTY, Outcome.REFUSED),)),
 )
