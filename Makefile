@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 LABS := vllm sglang dasllama transformers litellm llamacpp
 
-.PHONY: demo test lint goldens docs clean engine-pages $(LABS:%=lab-%)
+.PHONY: demo test lint goldens docs clean engine-pages sample-report $(LABS:%=lab-%)
 
 demo: $(STAMP)
 	rm -rf demo-run
@@ -33,6 +33,11 @@ $(LABS:%=lab-%): lab-%: $(STAMP)
 
 engine-pages: $(STAMP)
 	$(PY) -m lab.pages $(wildcard $(LABS:%=.lab/runs/%))
+
+# The sample report of two recorded runs: make sample-report LEFT=.lab/runs/vllm RIGHT=.lab/runs/sglang TITLE="…"
+sample-report: export SAMPLE_TITLE := $(TITLE)
+sample-report: $(STAMP)
+	$(PY) -m lab.sample $(LEFT) $(RIGHT) --title "$$SAMPLE_TITLE" $(UNLIKE:%=--unlike %)
 
 clean:
 	rm -rf $(VENV) demo-run

@@ -19,6 +19,7 @@ __all__ = [
     "BUCKETS",
     "MIN_MASS",
     "ROUNDING",
+    "STEPS",
     "Difference",
     "Estimate",
     "Length",
@@ -29,6 +30,7 @@ __all__ = [
     "Word",
     "bucket",
     "by_length",
+    "counts",
     "difference",
     "mean_of",
     "paired_difference",
@@ -42,6 +44,8 @@ BUCKETS = (0, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """Where context-length buckets begin, in tokens: the usual borders of padding and of prefill chunks."""
 MIN_MASS = 0.5
 """The least probability that the tokens named by both sides must have on each; below it, what is hidden decides."""
+STEPS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Where the steps of a histogram of |Δ| begin, in nats; the last has no end. One border is :data:`CLOSE`."""
 CLOSE = 0.1
 """The difference of log probabilities, in nats, that public tests of engines call close."""
 ROUNDING = 1e-3
@@ -309,6 +313,15 @@ def difference(pairs: Iterable[Pair]) -> Difference:
 def _k3(delta: float) -> float:
     ratio = max(-_CLIP, min(_CLIP, -delta))
     return math.exp(ratio) - 1 - ratio
+
+
+def counts(pairs: Iterable[Pair]) -> tuple[int, ...]:
+    """Return how many positions have their |Δ| in each of :data:`STEPS`; those without one are in none."""
+    found = [0] * len(STEPS)
+    for pair in pairs:
+        if (value := pair.delta) is not None and not math.isnan(value):
+            found[max(place for place, edge in enumerate(STEPS) if edge <= abs(value))] += 1
+    return tuple(found)
 
 
 def bucket(context: int) -> int:

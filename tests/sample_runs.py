@@ -590,6 +590,7 @@ def died() -> RunReport:
         instrument=None,
         remedies={},
         costs=(),
+        beside=tuple(replace(each, seen=None, contradicts=False) for each in run.beside),  # what they are of never ran
     )
 
 
@@ -619,6 +620,8 @@ def nothing_known() -> RunReport:
             sentence="Cannot tell: no core row was decided on gpu.",
             unknown=tuple(f"{cell.feature}@gpu" for cell in cells if cell.kind is Kind.JUDGED),
         ),
+        beside=(),
+        matrices=(),
         instrument=InstrumentCheck(seeded=84, caught=83, variations=22, false_alarms=1),
         exchanges={},
     )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft7Validator
 
 from servecheck import bench
 from servecheck.bench import Benchmark, from_json, load, read, unlike
 from servecheck.errors import UsageError
 from servecheck.report.files import rendered
 from servecheck.report.framing import Framing
+from servecheck.schema.results_v1 import json_schema
 from tests.sample_runs import fake_curl, two_endpoints
 
 FILES = Path(__file__).parent / "data" / "bench"
@@ -141,8 +144,32 @@ def test_what_cannot_be_compared_stands_alone_with_the_reason():
     assert "Ratio" not in told
 
 
+def results(*given: Benchmark) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(report(*given, form="json"))
+    Draft7Validator(json_schema()).validate(found)
+    return found
+
+
+def test_the_results_hold_both_sides_as_they_were_read():
+    mine = one("vllm-bench-serve.json")
+    (table,) = results(mine, replace(mine, endpoint="tpu", failed=None))["benchmarks"]
+    assert (table["tool"], table["load"], table["unlike"]) == ("vllm bench serve", mine.load, None)
+    assert [side["endpoint"] for side in table["sides"]] == ["gpu", "tpu"]
+    assert [side["failed"] for side in table["sides"]] == [mine.failed, None]
+    assert table["sides"][0]["figures"] == pytest.approx(dict(mine.figures), rel=1e-5)
+
+
+def test_the_results_say_why_nothing_stands_beside_a_benchmark():
+    alone = results(one("vllm-bench-serve.json"), one("guidellm.json", "tpu"))["benchmarks"]
+    assert [[side["endpoint"] for side in table["sides"]] for table in alone] == [["tpu"], ["gpu"]]
+    assert alone[0]["unlike"].startswith("not compared with gpu: measured by vllm bench serve and by GuideLLM")
+
+
 def test_benchmarks_change_no_decision():
     run = two_endpoints()
-    other = replace(run, framing=Framing(benchmarks=(one("guidellm.json", "tpu"),)))
-    for form in ("json", "junit", "csv"):
+    given = one("guidellm.json", "tpu")
+    other = replace(run, framing=Framing(benchmarks=(given,)))
+    for form in ("junit", "csv"):
         assert rendered(run, form, fake_curl) == rendered(other, form, fake_curl)
+    without = json.loads(rendered(run, "json", fake_curl))
+    assert {**results(given), "benchmarks": []} == without

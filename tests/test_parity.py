@@ -8,6 +8,7 @@ import random
 import pytest
 
 from servecheck.parity import (
+    STEPS,
     Difference,
     Estimate,
     Margin,
@@ -16,6 +17,7 @@ from servecheck.parity import (
     Word,
     bucket,
     by_length,
+    counts,
     difference,
     mean_of,
     paired_difference,
@@ -242,6 +244,20 @@ def test_what_is_wrong_only_behind_a_border_is_found_there() -> None:
 @pytest.mark.parametrize("sigma", [0.0, 0.05, 0.5])
 def test_what_is_alike_at_all_lengths_is_not_worse_with_length(sigma: float) -> None:
     assert worse_with_length(many(sigma, 6), many(0.02, 7), MARGIN) is None
+
+
+@pytest.mark.parametrize(
+    ("step", "size"), [(0.0, 0.0), (0.0, 0.0009), (0.001, 0.0011), (0.1, 0.11), (1.0, 2.9), (3.0, 9.0)]
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_position_is_counted_at_how_far_its_sides_lie_apart(step: float, size: float, sign: int) -> None:
+    left, right = (
+        Position(token="a", logprob=value, top={"a": value}, context=9) for value in (-9.0, -9.0 + sign * size)
+    )
+    unknown = Position(token="b", logprob=None, top={"b": -1.0}, context=9)
+
+    found = dict(zip(STEPS, counts([pair(left, right), pair(unknown, right)]), strict=True))
+    assert found == {edge: int(edge == step) for edge in STEPS}
 
 
 def test_nothing_measured_says_nothing() -> None:

@@ -12,6 +12,7 @@ from servecheck import features, scenario
 from servecheck.compare import compare, contrasted
 from servecheck.judging import Canaries, judge
 from servecheck.model import Case, Delta, Endpoint, Finding, Outcome, Status, Transcript
+from servecheck.parity import STEPS
 from servecheck.plan import Settings, make
 from servecheck.probe import Probe
 from servecheck.probes import discover
@@ -68,6 +69,17 @@ def test_a_walk_says_what_is_so(server: type[ReferenceServer], outcome: Outcome,
 
     assert found.outcome is outcome
     assert words in found.why
+
+
+def test_a_walk_counts_how_far_every_position_lies_apart_and_what_is_noise() -> None:
+    measured = said("parity_walk", LogitsOnePercentOff(language="babbling"))[_ALIKE].measured
+
+    names = ("delta_from", "own_delta_from")
+    between, own = ([int(measured[f"{name}_{edge:g}_nat"] or 0) for edge in STEPS] for name in names)
+    assert sum(between) == measured["positions"] == 504
+    assert own[0] > 0
+    assert not any(own[1:])
+    assert any(between[2:])
 
 
 def test_unlike_conditions_are_said_first() -> None:

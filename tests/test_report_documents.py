@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import UserDict
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from servecheck.report.shapes import Answer, ReportView
 from servecheck.report.summary import summary_md
 from servecheck.report.view import view
 from tests.golden import check_golden
+from tests.made_measurements import measured
 from tests.sample_runs import (
     GPU,
     RUNS,
@@ -158,6 +160,22 @@ def test_every_link_inside_the_report_has_a_target(name, gitlab):
         assert wanted <= anchors(document, gitlab=gitlab)
 
 
+def test_two_reports_of_what_is_the_same_differ_in_when_and_how_they_were_made():
+    run = two_endpoints()
+    later = replace(
+        run,
+        id="r-later",
+        started=run.started + timedelta(days=1),
+        finished=run.finished and run.finished + timedelta(days=1, seconds=9),
+        requests=run.requests + 1,
+        command=("servecheck", "run", "--out", "elsewhere"),
+    )
+    one, other = (report_md(seen(each)).splitlines() for each in (run, later))
+    differing = [mine for mine, theirs in zip(one, other, strict=True) if mine != theirs]
+    assert [line.split(" ")[0] for line in differing] == ["servecheck", "servecheck"]
+    assert ["run r-20261130" in line for line in differing] == [True, False]
+
+
 def test_links_are_there_at_all():
     assert "(#structuredjson_schema-on-tpu)" in report_md(seen(two_endpoints()))
     assert "(evidence.md#chatbasic-on-gpu)" in report_md(seen(two_endpoints()))
@@ -228,6 +246,21 @@ def test_every_table_keeps_its_columns_under_hostile_text():
     for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
         rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
         assert len({len(re.findall(r"<t[hd]", row)) for row in rows}) == 1
+
+
+@pytest.mark.parametrize("document", ["report.md", "evidence.md", "summary.md"])
+@pytest.mark.parametrize("name", [*RUNS, "measured"])
+def test_every_dialect_shows_the_same_words_and_there_is_no_html(name, document):
+    written = WRITERS[document](seen({**RUNS, "measured": measured}[name]()))
+    strict, lenient = MarkdownIt("commonmark").enable("table"), MarkdownIt("js-default", {"html": True})
+    pages = []
+    for dialect in (strict, lenient, MARKDOWN):
+        tokens = dialect.parse(written)
+        kinds = {each.type for token in tokens for each in (token, *(token.children or ()))}
+        assert {"html_block", "html_inline", "s_open"}.isdisjoint(kinds)
+        pages.append(Elements(dialect.render(written)))
+    assert pages[0].tags == pages[1].tags == pages[2].tags
+    assert pages[0].text == pages[1].text == pages[2].text
 
 
 def test_a_template_that_prints_unescaped_text_fails(tmp_path, monkeypatch):

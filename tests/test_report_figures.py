@@ -2,105 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from jsonschema import Draft7Validator
 
-from servecheck.model import Cell, Chunk, Comparison, Delta, Exchange, Feature, How, Kind, Observed, Outcome, Status
 from servecheck.report import plots
-from servecheck.report.data import RunReport, row_key
 from servecheck.report.figures import Figure, Point, Series, drawn, sampled
 from servecheck.report.files import rendered, write_all
-from tests.sample_runs import RUNS, fake_curl, finding, judged, two_endpoints
+from servecheck.report.redacted import redacted
+from servecheck.report.results import to_results
+from servecheck.schema.results_v1 import json_schema
+from tests.made_measurements import measured, streamed
+from tests.sample_runs import RUNS, fake_curl
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 needs_plots = pytest.mark.skipif(not plots.available(), reason="no matplotlib here: pip install 'servecheck[plots]'")
-
-
-def streamed(name: str, step: str, *arrivals: float, prompt: int = 0) -> Exchange:
-    """Return a streamed answer with a word at each of these times."""
-    word = json.dumps({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "a"}}]})
-    done = json.dumps({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 1, "total_tokens": 1}})
-    chunks = [Chunk(at=at, data=f"data: {word}\n\n".encode()) for at in arrivals]
-    chunks.append(Chunk(at=arrivals[-1], data=f"data: {done}\n\ndata: [DONE]\n\n".encode()))
-    return Exchange(
-        id=name,
-        step=step,
-        method="POST",
-        url="http://h/v1/chat/completions",
-        request_body=b'{"stream": true}',
-        status=200,
-        response_headers=(("content-type", "text/event-stream"),),
-        chunks=tuple(chunks),
-        ended_at=arrivals[-1],
-    )
-
-
-def measured() -> RunReport:
-    """Return a run in which everything that can be drawn was measured."""
-    run = two_endpoints()
-    features = tuple(
-        Feature(id=name, title=name, question="?", core=False, kind=kind)
-        for name, kind in (
-            ("performance.latency", Kind.PROPERTY),
-            ("compile.recompilation", Kind.JUDGED),
-            ("streaming.incremental", Kind.JUDGED),
-            ("parity.forced", Kind.COMPARISON),
-        )
-    )
-    cells: list[Cell] = []
-    exchanges: dict[str, Exchange] = {}
-    samples: dict[str, tuple[str, ...]] = {}
-    for name, factor in (("gpu", 1.0), ("tpu", 2.0)):
-        figures: dict[str, float | int | str | bool | None] = {}
-        for at in (1, 4):
-            for key, value in (("ttft", 20.0), ("between_tokens", 5.0)):
-                figures |= {f"{key}_at_{at}_ms": value * at * factor, f"{key}_at_{at}_low_ms": value * at}
-                figures[f"{key}_at_{at}_high_ms"] = 3 * value * at
-            figures[f"tokens_per_s_at_{at}"] = 40.0 * at / factor
-        observed = Observed(value="fast", why="so", measured=figures)
-        cells.append(
-            Cell(
-                feature="performance.latency",
-                endpoint=name,
-                status=Status.SUPPORTED,
-                reason="",
-                kind=Kind.PROPERTY,
-                value="fast",
-                how=How.OBSERVED,
-                observed=(observed,),
-            )
-        )
-        sent = [
-            streamed(f"{name}-{kind}-{tokens}", f"{kind}-length-{tokens}", at * factor, prompt=tokens)
-            for tokens in (64, 512)
-            for kind, at in (("cold", 1.0), ("warm", 0.1))
-        ]
-        samples[row_key("compile.recompilation", name)] = tuple(each.id for each in sent)
-        stream = streamed(f"{name}-s", "stream", *(0.1 * factor * place for place in range(1, 21)))
-        exchanges |= {each.id: each for each in (*sent, stream)}
-        held = finding("text-arrives-in-pieces", Outcome.HELD, "so", stream.id)
-        cells.append(judged("streaming.incremental", name, Status.SUPPORTED, findings=(held,)))
-    apart: dict[str, float | int | str | bool | None] = {
-        "kl": 0.002,
-        "kl_low": 0.001,
-        "kl_high": 0.003,
-        "noise_kl": 0.0004,
-    }
-    apart |= {f"delta_{each}_nat": value for each, value in (("p50", 0.01), ("p95", 0.1), ("p99", 0.4), ("max", 2.5))}
-    compared = Comparison(left="gpu", right="tpu", feature="parity.forced", delta=Delta.DRIFT, why="so", measured=apart)
-    return replace(
-        run,
-        features=(*run.features, *features),
-        cells=(*run.cells, *cells),
-        comparisons=(*run.comparisons, compared),
-        exchanges={**run.exchanges, **exchanges},
-        samples=samples,
-    )
 
 
 def figure(name: str) -> Figure:
@@ -110,7 +30,7 @@ def figure(name: str) -> Figure:
 def test_everything_that_was_measured_is_drawn():
     assert [
         *("latency-ttft", "latency-between-tokens", "latency-tokens-per-s"),
-        *("first-token", "stream-timeline", "parity-differences", "parity-noise"),
+        *("first-token", "stream-timeline", "histogram-parity-forced", "parity-noise"),
     ] == [each.id for each in drawn(measured())]
 
 
@@ -132,7 +52,11 @@ def test_nothing_is_drawn_where_nothing_was_measured(name):
         ),
         (
             "latency-tokens-per-s",
-            (("Requests at once", "gpu (tokens/s)", "tpu (tokens/s)"), ("1", "40", "20"), ("4", "160", "80")),
+            (
+                ("Requests at once", "gpu (tokens/s, all together)", "tpu (tokens/s, all together)"),
+                ("1", "40", "20"),
+                ("4", "160", "80"),
+            ),
         ),
         (
             "first-token",
@@ -154,16 +78,56 @@ def test_nothing_is_drawn_where_nothing_was_measured(name):
             ),
         ),
         (
-            "parity-differences",
+            "histogram-parity-forced",
             (
-                ("Share of positions", "gpu and tpu, parity.forced (nat)"),
-                *(("median", "0.01"), ("95 %", "0.1"), ("99 %", "0.4"), ("largest", "2.5")),
+                (
+                    "How far apart (nat)",
+                    "gpu and tpu (% of positions)",
+                    "noise floor: each with itself (% of positions)",
+                ),
+                *(("below 0.001", "40", "90"), ("0.001 to 0.003", "10", "6"), ("0.003 to 0.01", "20", "4")),
+                *(("0.01 to 0.03", "10", "0"), ("0.03 to 0.1", "12", "0"), ("0.1 to 0.3", "6", "0")),
+                *(("0.3 to 1", "1", "0"), ("1 to 3", "1", "0"), ("3 or more", "0", "0")),
             ),
         ),
     ],
 )
 def test_the_numbers_are_a_table(name, table):
     assert table == figure(name).table
+
+
+def test_a_histogram_says_where_most_lies_and_how_far_it_reaches():
+    told = figure("histogram-parity-forced").alt
+    assert "gpu and tpu: most, 40 % of positions, below 0.001 nat, and up to the step 1 to 3 nat" in told
+    assert "each with itself: most, 90 % of positions, below 0.001 nat, and up to the step 0.003 to 0.01 nat" in told
+
+
+def test_each_comparison_has_a_histogram_of_its_own_and_no_noise_is_said():
+    run = measured()
+    alone = {name: value for name, value in run.comparisons[-1].measured.items() if not name.startswith("own_")}
+    more = replace(run.comparisons[-1], left="gpu", right="other", measured=alone)
+    both = [each for each in drawn(replace(run, comparisons=(*run.comparisons, more))) if "histogram" in each.id]
+    assert [each.id for each in both] == ["histogram-parity-forced", "histogram-parity-forced-2"]
+    assert [len(each.series) for each in both] == [2, 1]
+    assert both[1].note.endswith("Own noise was not measured.")
+
+
+def test_a_redacted_report_has_the_same_figures():
+    assert drawn(redacted(measured())) == drawn(redacted(redacted(measured()))) == drawn(measured())
+
+
+def test_the_results_hold_what_is_drawn_in_numbers():
+    results = to_results(measured())
+    Draft7Validator(json_schema()).validate(results)
+    figures = {each["id"]: each for each in results["figures"]}
+    assert list(figures) == [each.id for each in drawn(measured())]
+    assert figures["latency-ttft"]["series"][1]["points"][1] == {"at": "4", "x": 1, "y": 160, "low": 80, "high": 240}
+    between, own = figures["histogram-parity-forced"]["series"]
+    assert [between["compared_with"], own["compared_with"]] == [False, True]
+    assert [point["y"] for point in between["points"]] == [40, 10, 20, 10, 12, 6, 1, 1, 0]
+    cells = {(cell["feature"], cell["endpoint"]): cell for cell in results["cells"]}
+    assert cells["performance.latency", "tpu"]["measured"]["ttft_at_4_ms"] == 160.0
+    assert "measured" not in cells["streaming.incremental", "tpu"]
 
 
 def test_a_stream_is_told_from_its_first_event_to_its_last():

@@ -14,6 +14,7 @@ from servecheck.model import Decision, Endpoint, Feature, Outcome, Status, Verdi
 from servecheck.report.html import report_html
 from servecheck.report.view import view
 from tests.browser import Browser, Page, chromium
+from tests.made_measurements import measured
 from tests.sample_runs import GPU, RUNS, chat_exchange, fake_curl, finding, hostile, judged, two_endpoints
 
 pytestmark = pytest.mark.skipif(
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 AXE = (Path(__file__).parent / "data" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+PAGES = {**RUNS, "measured": measured}
 SHOWN = "[...document.querySelectorAll('tr[data-row]:not([hidden])')].map(row => row.querySelector('code').textContent)"
 
 
@@ -36,7 +38,7 @@ def browser() -> Iterator[Browser]:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder that holds the page of every fixed run."""
     folder = tmp_path_factory.mktemp("pages")
-    for name, make in RUNS.items():
+    for name, make in PAGES.items():
         (folder / f"{name}.html").write_text(report_html(view(make(), fake_curl)), encoding="utf-8")
     return folder
 
@@ -154,7 +156,14 @@ def test_the_first_column_and_the_header_stay_where_they_are(browser, written):
     assert max(moved[2:]) < 3
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", PAGES)
+def test_on_a_telephone_only_tables_scroll_sideways(browser, written, name):
+    page = opened(browser, written, name, width=390, height=844)
+    page.run("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert page.run("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_nothing_is_asked_for_and_nothing_complains(browser, written, name):
     page = opened(browser, written, name)
     page.run("for (const one of document.querySelectorAll('details')) one.open = true")
@@ -177,7 +186,16 @@ def test_even_markup_that_got_through_would_not_run(browser, written):
     assert page.run("window.owned") is None
 
 
-@pytest.mark.parametrize(("name", "dark"), [("two-endpoints", False), ("two-endpoints", True), ("hostile", False)])
+@pytest.mark.parametrize(
+    ("name", "dark"),
+    [
+        ("two-endpoints", False),
+        ("two-endpoints", True),
+        ("hostile", False),
+        ("measured", True),
+        ("nothing-known", False),
+    ],
+)
 def test_axe_finds_nothing_serious(browser, written, name, dark):
     page = opened(browser, written, name, dark=dark)
     page.run("for (const one of document.querySelectorAll('details')) one.open = true")

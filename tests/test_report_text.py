@@ -48,6 +48,23 @@ def test_prose_prints_what_was_said_and_nothing_of_it_is_markdown(given, shown):
     assert text.prose(given) == shown
 
 
+@pytest.mark.parametrize(
+    ("given", "table", "shown"),
+    [
+        ("ends with `data: [DONE]`, *once*", False, r"ends with `data: [DONE]`, \*once\*"),
+        ("old `guided_*` fields", True, "old `guided_*` fields"),
+        ("`a|b` or c|d", True, r"`a\|b` or c\|d"),
+        ("`a|b` or c|d", False, r"`a|b` or c\|d"),
+        ("- a `b`", False, r"\- a `b`"),
+        ("one ` alone", False, r"one \` alone"),
+        ("``` `x` and <b>", False, r"\`\`\` \`x\` and `<b>`"),
+        ("`<b>`@octocat", False, "`` `<b>`@octocat ``"),
+    ],
+)
+def test_what_our_words_have_between_backticks_is_code(given, table, shown):
+    assert text.spans(given, table=table) == shown
+
+
 @pytest.mark.parametrize("given", [HOSTILE, "a\\", "*", "_", "`", "``", "|", "\\|", "`|`", "@a|b", "x`|@y"])
 def test_a_table_keeps_its_two_columns_whatever_a_cell_says(given):
     for shown in (text.cell(given), text.cell_code(given)):

@@ -166,6 +166,8 @@ def weigh(
         said = f"log probabilities are {left.mode} | {right.mode}; {said}"
     lead = f"unlike conditions ({said.removesuffix('; ')}): " if said else ""
     measured = _figures(found, noise, parity.by_length(pairs))
+    measured |= _counts("delta_from", pairs)
+    measured |= _counts("own_delta_from", (*left.alone, *left.batch, *right.alone, *right.batch))
     evidence = _evidence(pairs, shown)
     if found.positions < params.least or found.kl is None or found.texts < 2:
         why = f"{lead}{found.positions} positions of {found.texts} texts can be compared, {params.least} are needed"
@@ -300,6 +302,14 @@ def _figures(found: Difference, noise: Sequence[Difference], lengths: Sequence[p
         if each.difference.kl is not None:
             made[f"kl_from_{each.start}"] = _round(each.difference.kl.value)
     return made
+
+
+def _counts(name: str, pairs: Sequence[Pair]) -> dict[str, Figure]:
+    """Return the histogram of |Δ|, a figure a step: how many positions lie between its border and the next."""
+    found = parity.counts(pairs)
+    return (
+        {f"{name}_{edge:g}_nat": count for edge, count in zip(parity.STEPS, found, strict=True)} if any(found) else {}
+    )
 
 
 def _round(value: float) -> float:

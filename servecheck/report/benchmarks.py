@@ -8,11 +8,16 @@ from servecheck.bench import FIGURES, Benchmark, unlike
 from servecheck.report.data import RunReport
 from servecheck.report.shapes import BenchmarkRow, BenchmarksView
 
-__all__ = ["benchmarks"]
+__all__ = ["benchmarks", "side_by_side"]
 
 
 def benchmarks(run: RunReport) -> Iterator[BenchmarksView]:
     """Yield one table for each benchmark, the reference's beside the candidate's where nothing forbids it."""
+    return (_table(*sides, why=why) for sides, why in side_by_side(run))
+
+
+def side_by_side(run: RunReport) -> Iterator[tuple[tuple[Benchmark, ...], str]]:
+    """Yield two benchmarks that can be compared, the reference's first, or one and why nothing stands beside it."""
     order = {subject.name: place for place, subject in enumerate(run.subjects)}
     given = [each for each in run.framing.benchmarks if each.endpoint in order]
     first = run.reference or (run.subjects[0].name if run.subjects else "")
@@ -24,13 +29,13 @@ def benchmarks(run: RunReport) -> Iterator[BenchmarksView]:
         why, place = min(reasons, key=lambda found: bool(found[0]), default=("", -1))
         if place >= 0 and not why:
             paired.add(place)
-            yield _table(left[place], other)
+            yield (left[place], other), ""
         else:
-            yield _table(other, why=f"not compared with {first}: {why}" if why else f"there is none of {first}")
+            yield (other,), f"not compared with {first}: {why}" if why else f"there is none of {first}"
     for place, mine in enumerate(left):
         if place not in paired:
             others = ", ".join(dict.fromkeys(each.endpoint for each in right))
-            yield _table(mine, why=f"nothing comparable of {others}" if others else "")
+            yield (mine,), f"nothing comparable of {others}" if others else ""
 
 
 def _table(*sides: Benchmark, why: str = "") -> BenchmarksView:

@@ -96,7 +96,8 @@ class RunReport:
     ``since`` what is not as it was in the run before, ``compared_with`` those runs by endpoint. ``workload`` is what
     became of the caller's own schemas and tools, ``None`` where none were given. ``known_issues`` are those that cells
     look like; ``matrices`` what others declare of an endpoint, and ``beside`` that beside what was seen. ``framing`` is
-    what the caller adds, ``samples`` are exchanges that figures are drawn from besides the evidence, by row key.
+    what the caller adds, ``samples`` are exchanges that figures are drawn from besides the evidence, by row key;
+    ``timed`` has the exchanges with the bodies by which their times are told, where ``exchanges`` come without.
     """
 
     id: str
@@ -132,6 +133,7 @@ class RunReport:
     compared_with: Mapping[str, str] = field(default_factory=dict)
     workload: WorkloadTally | None = None
     samples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    timed: Mapping[str, Exchange] | None = None
     framing: Framing = field(default_factory=Framing)
     known_issues: tuple[KnownIssue, ...] = ()
     matrices: tuple[Matrix, ...] = ()

@@ -113,9 +113,13 @@ def exchange_view(exchange: Exchange, curl: Curl) -> ExchangeView:
     )
 
 
+_IN_A_TABLE = re.compile(r"(?:own_)?delta_from_")
+"""Counts of a histogram, which has a picture and a table of its own under *Measurements*."""
+
+
 def figures(measured: Measured) -> tuple[tuple[str, str], ...]:
     """Return figures as pairs of name and text, sorted by name."""
-    return tuple((name, _figure(value)) for name, value in sorted(measured.items()))
+    return tuple((name, _figure(value)) for name, value in sorted(measured.items()) if not _IN_A_TABLE.match(name))
 
 
 def heading_word(name: str) -> str:

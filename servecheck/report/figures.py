@@ -5,13 +5,16 @@ Every maker takes the run and yields figures; one for another kind of row is add
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from servecheck.model import Exchange, Measured
+from servecheck.parity import STEPS
 from servecheck.read import reply, sse
 from servecheck.report.data import RunReport, row_key
 
@@ -42,9 +45,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """``kind`` is ``line``, ``steps`` or ``bars``; with ``places``, x counts them. ``alt`` says what a picture shows.
+    """``kind`` is ``line``, ``steps``, ``bars`` or ``histogram``; with ``places``, x counts them.
 
-    ``table`` has the numbers behind it, the header first; ``log_x`` is for lengths, that double from one to the next.
+    ``alt`` says what a picture shows, ``table`` has the numbers behind it, the header first; ``log_x`` is for lengths,
+    that double from one to the next.
     """
 
     id: str
@@ -58,6 +62,15 @@ class Figure:
     places: tuple[str, ...] = ()
     log_x: bool = False
     note: str = ""
+
+    @property
+    def borders(self) -> tuple[str, ...]:
+        """Where the steps of a histogram begin."""
+        return ("0", *(place.split()[0] for place in self.places[1:]))
+
+    def at(self, point: Point) -> str:
+        """Say where a point is, as the table does."""
+        return _place(point, self.places)
 
 
 def drawn(run: RunReport) -> tuple[Figure, ...]:
@@ -81,17 +94,22 @@ def sampled(feature: str, transcript: Iterable[Exchange]) -> Iterator[str]:
 def latency(run: RunReport) -> Iterator[Figure]:
     """Yield first token, time between tokens and throughput by the number of requests at once."""
     for key, title, label, low_high in (
-        ("ttft_at_{}_ms", "Time to the first token", "ms", ("ttft_at_{}_low_ms", "ttft_at_{}_high_ms")),
+        (
+            "ttft_at_{}_ms",
+            "Time to the first token by requests at once",
+            "ms",
+            ("ttft_at_{}_low_ms", "ttft_at_{}_high_ms"),
+        ),
         (
             "between_tokens_at_{}_ms",
-            "Time between tokens",
+            "Time between tokens by requests at once",
             "ms a token",
             ("between_tokens_at_{}_low_ms", "between_tokens_at_{}_high_ms"),
         ),
         (
             "tokens_per_s_at_{}",
-            "Tokens per second, all requests together",
-            "tokens/s",
+            "Tokens per second by requests at once",
+            "tokens/s, all together",
             ("tokens_per_s_at_{}_low", "tokens_per_s_at_{}_high"),
         ),
     ):
@@ -203,37 +221,65 @@ def timeline(run: RunReport) -> Iterator[Figure]:
 # --------------------------------------------------------------------------- parity
 
 
-def parity(run: RunReport) -> Iterator[Figure]:
-    """Yield how far log probabilities lie apart, beside what each side differs from itself.
+def histograms(run: RunReport) -> Iterator[Figure]:
+    """Yield for each comparison of log probabilities how far they lie apart, over what each is from itself."""
+    borders = [f"{edge:g} to {end:g}" for edge, end in itertools.pairwise(STEPS)]
+    places = (f"below {STEPS[1]:g}", *borders[1:], f"{STEPS[-1]:g} or more")
+    seen: Counter[str] = Counter()
+    for compared in run.comparisons:
+        between = _shares(compared.measured, "delta_from")
+        if not between:
+            continue
+        seen[compared.feature] += 1
+        own = _shares(compared.measured, "own_delta_from")
+        number = f"-{seen[compared.feature]}" if seen[compared.feature] > 1 else ""
+        said = [
+            f"{_said(value)} nat {words}"
+            for name, words in (("p50", "at the median"), ("p95", "at 95 %"), ("p99", "at 99 %"), ("max", "at most"))
+            if (value := _number(compared.measured, f"delta_{name}_nat")) is not None
+        ]
+        yield _figure(
+            id=f"histogram-{re.sub('[^a-z0-9]+', '-', compared.feature)}{number}",
+            title=f"Log probabilities of {compared.right} against {compared.left}, {compared.feature}",
+            x_label="How far apart (nat)",
+            y_label="% of positions",
+            series=[
+                Series(name=f"{compared.left} and {compared.right}", points=between),
+                *([Series(name="noise floor: each with itself", points=own, dashed=True)] if own else []),
+            ],
+            kind="histogram",
+            places=places,
+            note=(f"Apart by {', '.join(said)}. " if said else "")
+            + (
+                "What lies to the right of the noise floor is a difference between the two."
+                if own
+                else "Own noise was not measured."
+            ),
+            peak=True,
+        )
 
-    Reads what the comparison rows ``parity.*`` measured: ``delta_p50_nat`` to ``delta_max_nat``, ``kl`` with its
-    interval, ``noise_kl``. What a row does not have is left out.
+
+def _shares(measured: Measured, name: str) -> tuple[Point, ...]:
+    """Return the share of positions in each step of the histogram, in percent; nothing where there is none."""
+    counted = [_number(measured, f"{name}_{edge:g}_nat") or 0.0 for edge in STEPS]
+    whole = sum(counted)
+    return tuple(Point(x=place, y=100 * each / whole) for place, each in enumerate(counted)) if whole else ()
+
+
+def noise_floor(run: RunReport) -> Iterator[Figure]:
+    """Yield the mean KL divergence of each comparison, beside what each side differs from itself.
+
+    Reads what the comparison rows ``parity.*`` measured: ``kl`` with its interval, ``noise_kl``. What a row does not
+    have is left out.
     """
-    quantiles = ("p50", "p95", "p99", "max")
-    series, noise = [], []
+    noise = []
     for compared in run.comparisons:
         if not compared.feature.startswith("parity."):
             continue
         pair = f"{compared.left} and {compared.right}, {compared.feature}"
-        points = tuple(
-            Point(x=place, y=value)
-            for place, name in enumerate(quantiles)
-            if (value := _number(compared.measured, f"delta_{name}_nat")) is not None
-        )
-        if points:
-            series.append(Series(name=pair, points=points))
         kl = _number(compared.measured, "kl")
         if kl is not None:
             noise.append((pair, kl, compared.measured))
-    yield _figure(
-        id="parity-differences",
-        title="Log probabilities: how far they lie apart",
-        x_label="Share of positions",
-        y_label="nat",
-        series=series,
-        kind="bars",
-        places=tuple({"p50": "median", "p95": "95 %", "p99": "99 %", "max": "largest"}[name] for name in quantiles),
-    )
     between = tuple(
         Point(x=place, y=value, low=_number(measured, "kl_low"), high=_number(measured, "kl_high"))
         for place, (_, value, measured) in enumerate(noise)
@@ -260,7 +306,13 @@ def parity(run: RunReport) -> Iterator[Figure]:
     )
 
 
-MAKERS: tuple[Callable[[RunReport], Iterable[Figure]], ...] = (latency, first_token, timeline, parity)
+MAKERS: tuple[Callable[[RunReport], Iterable[Figure]], ...] = (
+    latency,
+    first_token,
+    timeline,
+    histograms,
+    noise_floor,
+)
 """What makes figures, in reading order."""
 
 
@@ -279,12 +331,17 @@ def _observed(run: RunReport, feature: str, endpoint: str) -> Measured:
 def _evidence(run: RunReport, feature: str, endpoint: str) -> Iterator[Exchange]:
     cell = run.cell(feature, endpoint)
     ids = dict.fromkeys(name for finding in (cell.findings if cell else ()) for name in finding.evidence)
-    return (run.exchanges[name] for name in ids if name in run.exchanges)
+    return _timed(run, ids)
 
 
 def _sampled(run: RunReport, feature: str, endpoint: str) -> Iterator[Exchange]:
     ids = run.samples.get(row_key(feature, endpoint), ())
-    return (run.exchanges[name] for name in ids if name in run.exchanges)
+    return _timed(run, ids)
+
+
+def _timed(run: RunReport, ids: Iterable[str]) -> Iterator[Exchange]:
+    exchanges = run.exchanges if run.timed is None else run.timed
+    return (exchanges[name] for name in ids if name in exchanges)
 
 
 def _number(measured: Measured, name: str) -> float | None:
@@ -307,8 +364,12 @@ def _figure(
     note: str = "",
     as_places: bool = False,
     thinned: int = 0,
+    peak: bool = False,
 ) -> Figure:
-    """Make a figure with its table and its words. ``as_places`` sets the values of x side by side, evenly."""
+    """Make a figure with its table and its words. ``as_places`` sets the values of x side by side, evenly.
+
+    ``peak`` says of each series where most of it lies, and how far it reaches, in place of its ends.
+    """
     if as_places:
         values = sorted({point.x for one in series for point in one.points})
         places = tuple(f"{value:g}" for value in values)
@@ -325,7 +386,11 @@ def _figure(
     return Figure(
         id=id,
         title=title,
-        alt=_alt(title, x_label, y_label, series, places) if not thinned else _arrivals(title, series),
+        alt=_arrivals(title, series)
+        if thinned
+        else _peaks(title, y_label, series, places)
+        if peak
+        else _alt(title, x_label, y_label, series, places),
         x_label=x_label,
         y_label=y_label,
         series=tuple(series),
@@ -347,6 +412,19 @@ def _alt(title: str, x_label: str, y_label: str, series: list[Series], places: t
             ends += f", {_said(last.y)} {y_label} at {_place(last, places)}"
         said.append(f"{one.name}: {ends}")
     return f"{title}; across: {x_label[:1].lower()}{x_label[1:]}. {'; '.join(said)}."
+
+
+def _peaks(title: str, y_label: str, series: list[Series], places: tuple[str, ...]) -> str:
+    """Say a histogram in a sentence: where most lies, and the last step that has any."""
+    said = []
+    for one in series:
+        most = max(one.points, key=lambda point: point.y)
+        last = [point for point in one.points if point.y][-1]
+        words = f"{one.name}: most, {_said(most.y)} {y_label}, {_place(most, places)} nat"
+        if last is not most:
+            words += f", and up to the step {_place(last, places)} nat"
+        said.append(words)
+    return f"{title}. {'; '.join(said)}."
 
 
 def _arrivals(title: str, series: list[Series]) -> str:

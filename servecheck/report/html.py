@@ -54,7 +54,7 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        body=_body, command=_command, issue=issue_words, shorten=shorten, spans=_spans, svg=_picture
+        body=_body, command=_command, issue=issue_words, shaded=_shaded, shorten=shorten, spans=_spans, svg=_picture
     )
     environment.tests.update(link=is_plain_url)
     return environment
@@ -63,6 +63,12 @@ def _environment() -> jinja2.Environment:
 def _spans(words: str) -> Markup:
     """Return words with what stands between backticks as code; everything is escaped first."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(words)))))  # noqa: S704
+
+
+def _shaded(words: str) -> Markup:
+    """Return words whose pale question marks are made dark enough for a light page; everything is escaped first."""
+    shown = str(escape(visible(words)))
+    return Markup(shown.replace("❔", '<span class="faint">❔</span>'))  # noqa: S704
 
 
 def _picture(figure: Figure) -> Markup:

@@ -87,6 +87,7 @@ def _environment() -> jinja2.Environment:
         sentence=text.sentence,
         shorten=text.shorten,
         size=_size,
+        spans=text.spans,
         target=_target,
     )
     return environment

@@ -23,6 +23,8 @@ _COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#a475f9", "#bf8700", "#e5534b")
 
 _MARKERS = "osD^vP"
 _SIZE = (7.2, 3.4)
+_ROOM = 90
+"""Characters that fit side by side under a picture."""
 
 _STYLE = "svg{color:#1f2328;background:#fff}@media(prefers-color-scheme:dark){svg{color:#e6edf3;background:#0d1117}}"
 
@@ -91,13 +93,17 @@ def _draw(axes: Any, figure: Figure) -> None:  # noqa: ANN401 - matplotlib may n
         x, y = [point.x for point in series.points], [point.y for point in series.points]
         # A dash: matplotlib leaves a label out of the legend where it begins with an underscore.
         label = f"\u200b{series.name}" if series.name.startswith("_") else series.name
-        if figure.kind == "bars":
+        if figure.kind == "histogram" and series.dashed:
+            edges = [x[0] - 0.5, *(at + 0.5 for at in x)]
+            axes.stairs(y, edges, color=_INK, linestyle="--", linewidth=1.6, label=label)
+        elif figure.kind == "histogram":
+            axes.bar(x, y, 1.0, color=colour, alpha=0.75, edgecolor=colour, label=label)
+        elif figure.kind == "bars":
             shift = (number - (len(figure.series) - 1) / 2) * width
             x = [at + shift for at in x]
             axes.bar(
                 *(x, y, width * 0.92),
-                color=colour,
-                alpha=0.45 if series.dashed else 0.9,
+                color=(colour, 0.3 if series.dashed else 0.9),
                 edgecolor=colour,
                 hatch="///" if series.dashed else None,
                 label=label,
@@ -107,6 +113,8 @@ def _draw(axes: Any, figure: Figure) -> None:  # noqa: ANN401 - matplotlib may n
             axes.step(x, y, where="post", color=colour, label=label, **marks)
         else:
             style = "--" if series.dashed else "-"
+            if figure.places:  # side by side, so that no interval covers another
+                x = [at + (number - (len(figure.series) - 1) / 2) * 0.05 for at in x]
             axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=style, label=label)
         if any(point.low is not None and point.high is not None for point in series.points):
             spread = [
@@ -124,15 +132,27 @@ def _draw(axes: Any, figure: Figure) -> None:  # noqa: ANN401 - matplotlib may n
                 apart.append(tick)
         axes.set_xticks(apart, [f"{tick:,.0f}" for tick in apart])
         axes.minorticks_off()
+    elif figure.kind == "histogram":
+        axes.set_xticks([place - 0.5 for place in range(len(figure.borders))], figure.borders)
+        axes.set_xlim(-0.5, len(figure.places) - 0.5)
     elif figure.places:
-        axes.set_xticks(range(len(figure.places)), figure.places)
+        narrow = sum(map(len, figure.places)) < _ROOM
+        axes.set_xticks(range(len(figure.places)), figure.places, **({} if narrow else {"rotation": 20, "ha": "right"}))
+        if figure.kind == "bars":
+            spare = max(0.0, (3 - len(figure.places)) / 2)  # a bar alone would fill the picture
+            axes.set_xlim(-0.5 - spare, len(figure.places) - 0.5 + spare)
     axes.set_ylim(bottom=0)
+    if figure.kind == "steps":
+        axes.yaxis.get_major_locator().set_params(integer=True)  # events are counted
+    elif axes.get_ylim()[1] >= 1000:
+        axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     axes.grid(axis="y", alpha=0.25, color=_INK, linewidth=0.6)
     axes.set_axisbelow(True)
-    if figure.series:
-        axes.legend(frameon=False, loc="best", fontsize=9)
+    if figure.series:  # above the axes: inside, it would lie on somebody's line
+        columns = 1 if max(len(series.name) for series in figure.series) > _ROOM / 2 else 2
+        axes.figure.legend(frameon=False, loc="outside upper left", fontsize=9, ncols=columns)
 
 
 def _tidied(svg: str, name: str) -> str:

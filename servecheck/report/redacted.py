@@ -30,6 +30,7 @@ def redacted(run: RunReport) -> RunReport:
         cells=tuple(_cell(cell) for cell in run.cells),
         comparisons=tuple(_comparison(each) for each in run.comparisons),
         exchanges=_Redacted(run.exchanges),
+        timed=run.exchanges if run.timed is None else run.timed,
         faults={row: tuple(_fault(fault) for fault in faults) for row, faults in run.faults.items()},
         workload=replace(workload, seen=tuple(_item(each) for each in workload.seen)) if workload else None,
         expected=tuple(replace(each, why=_said(each.why)) for each in run.expected),

@@ -9,27 +9,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from servecheck.bench import FIGURES, Benchmark
 from servecheck.expectations import Met
 from servecheck.known_issues import KnownIssue
 from servecheck.model import DECIDED, Cell, Comparison, Feature, Finding, GroupTally, Kind, Known, Measured
 from servecheck.profiles import Readiness
+from servecheck.report.benchmarks import side_by_side
 from servecheck.report.data import RunReport, Subject
+from servecheck.report.figures import Figure, drawn
 from servecheck.report.text import public_url
 from servecheck.schema.results_v1 import (
     SCHEMA_ID,
+    BenchmarkSideV1,
+    BenchmarkV1,
     CellV1,
     ComparisonV1,
     DeclaredV1,
     EndpointV1,
     ExpectedV1,
+    FigureV1,
     FindingV1,
     GroupV1,
     KnownIssueV1,
     KnownV1,
     MeasuredV1,
+    PointV1,
     ReadinessV1,
     ResultsV1,
     RunV1,
+    SeriesV1,
     SinceV1,
     ToolV1,
     VerdictV1,
@@ -93,11 +101,16 @@ def to_results(run: RunReport) -> dict[str, Any]:
         workload=_workload(run.workload) if run.workload is not None else None,
         known_issues=[_known_issue(each) for each in run.known_issues],
         declared=list(_declared(run)),
+        figures=[_drawn(each) for each in drawn(run)],
+        benchmarks=[_benchmark(sides, why) for sides, why in side_by_side(run)],
         notes=list(run.notes),
     )
     dumped: dict[str, Any] = _writable(results.model_dump(mode="json", by_alias=True))
     if dumped["workload"] is None:
         del dumped["workload"]
+    for cell in dumped["cells"]:
+        if not cell["measured"]:
+            del cell["measured"]
     for endpoint in dumped["endpoints"]:
         for known in endpoint["fingerprint"].values():
             if known["source"] is None:
@@ -240,6 +253,7 @@ def _cell(cell: Cell, feature: Feature) -> CellV1:
         how=None if judged else cell.how,
         findings=[_finding(finding) for finding in cell.findings],
         known_issues=list(cell.known_issues),
+        measured={} if judged else _measured(cell.observed[0].measured if cell.observed else {}),
     )
 
 
@@ -315,3 +329,62 @@ def _comparison(comparison: Comparison) -> ComparisonV1:
         confounders=list(comparison.confounders),
         evidence=list(comparison.evidence),
     )
+
+
+def _drawn(figure: Figure) -> FigureV1:
+    return FigureV1(
+        id=figure.id,
+        title=figure.title,
+        kind=figure.kind,  # type: ignore[arg-type]
+        x_label=figure.x_label,
+        y_label=figure.y_label,
+        places=list(figure.places),
+        series=[
+            SeriesV1(
+                name=one.name,
+                compared_with=one.dashed,
+                points=[
+                    PointV1(
+                        at=figure.at(point),
+                        x=_rounded(point.x) or 0.0,
+                        y=_rounded(point.y) or 0.0,
+                        low=_rounded(point.low),
+                        high=_rounded(point.high),
+                    )
+                    for point in one.points
+                ],
+            )
+            for one in figure.series
+        ],
+        note=figure.note or None,
+    )
+
+
+def _benchmark(sides: tuple[Benchmark, ...], why: str) -> BenchmarkV1:
+    return BenchmarkV1(
+        tool=sides[0].tool,
+        load=sides[0].load,
+        sides=[
+            BenchmarkSideV1(
+                endpoint=each.endpoint,
+                version=each.version or None,
+                model=each.model or None,
+                day=each.day or None,
+                at_once=_rounded(each.at_once),
+                per_s=_rounded(each.per_s),
+                completed=each.completed,
+                failed=each.failed,
+                prompt_tokens=_rounded(each.prompt_tokens),
+                output_tokens=_rounded(each.output_tokens),
+                figures={name: value for name in FIGURES if (value := _rounded(each.figures.get(name))) is not None},
+            )
+            for each in sides
+        ],
+        unlike=why or None,
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    """Return a figure as :func:`_figure` writes it; ``None`` where there is none."""
+    found = _figure(value)
+    return None if found is None else float(found)

@@ -30,6 +30,7 @@ __all__ = [
     "sentence",
     "shorten",
     "size",
+    "spans",
     "visible",
 ]
 
@@ -121,8 +122,12 @@ def _escape(word: str) -> str:
 
 def _words(text: str, *, table: bool) -> Md:
     """Escape word by word: a word that a forge would act upon becomes a code span, the others get backslashes."""
-    shown = "".join(_word(word, table=table) for word in re.split(r"( +)", _one_line(text)))
+    shown = _escaped(_one_line(text), table=table)
     return Md(shown if table else _LINE_START.sub(_escape_start, shown))
+
+
+def _escaped(line: str, *, table: bool) -> str:
+    return "".join(_word(word, table=table) for word in re.split(r"( +)", line))
 
 
 def _word(word: str, *, table: bool) -> str:
@@ -148,6 +153,22 @@ def sentence(text: str, limit: int = 600) -> Md:
     """As :func:`prose`, and it ends with a full stop."""
     shown = shorten(_one_line(text), limit)
     return Md(_words(shown, table=False) + ("" if shown.endswith((".", "!", "?", "…")) else "."))
+
+
+def spans(text: str, limit: int = 600, *, table: bool = False) -> Md:
+    """Words of ours, such as a rule: as :func:`prose` or :func:`cell`, and what stands between backticks is code."""
+    line = shorten(_one_line(text), limit)
+    if "``" in line or line.count("`") % 2:
+        return _words(line, table=table)
+    parts = line.split("`")
+    shown = [
+        (_span(part).replace("|", "\\|") if table else _span(part)) if number % 2 else _escaped(part, table=table)
+        for number, part in enumerate(parts)
+    ]
+    joined = "".join(shown)
+    if "``" in joined:  # two spans would touch and become one
+        return _words(line, table=table)
+    return Md(joined if table else _LINE_START.sub(_escape_start, joined))
 
 
 def cell(text: str, limit: int = 160) -> Md:

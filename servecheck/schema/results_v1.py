@@ -15,6 +15,8 @@ Decisions that the example in the design leaves open:
   verdict's lists keep the order in which they matter.
 * ``workload`` is absent where the run had none; it keeps the workload's order.
 * Figures are rounded to six places; NaN and infinities are ``null``.
+* ``figures`` are what the reports draw, from the same values; a figure that was not measured is absent. ``benchmarks``
+  hold one entry for each table of the reports, so that a reference's result may stand in several.
 """
 
 from __future__ import annotations
@@ -31,16 +33,21 @@ from servecheck.model import Decision, Delta, How, Kind, Level, Mode, Outcome, R
 __all__ = [
     "SCHEMA_ID",
     "SCHEMA_PATH",
+    "BenchmarkSideV1",
+    "BenchmarkV1",
     "CellV1",
     "ComparisonV1",
     "EndpointV1",
     "ExpectedV1",
+    "FigureV1",
     "FindingV1",
     "GroupV1",
     "KnownV1",
+    "PointV1",
     "ReadinessV1",
     "ResultsV1",
     "RunV1",
+    "SeriesV1",
     "SinceV1",
     "ToolV1",
     "VerdictV1",
@@ -136,6 +143,11 @@ class CellV1(_Closed):
     how: How | None = Field(description="How value is known; null for judged rows.")
     findings: list[FindingV1]
     known_issues: list[str]
+    measured: MeasuredV1 = Field(
+        default={},
+        description="Figures of a property by name, such as times, absent where there are none; those of judged rows "
+        "are in findings.",
+    )
 
 
 class GroupV1(_Closed):
@@ -282,6 +294,65 @@ class DeclaredV1(_Closed):
     contradiction: bool
 
 
+class PointV1(_Closed):
+    """A measured value at a place."""
+
+    at: str = Field(description="Where, in words: a prompt length, requests at once, a step of a histogram.")
+    x: float = Field(description="Where, as a number; with places it counts them from 0.")
+    y: float
+    low: float | None = Field(description="null where nothing bounds the value.")
+    high: float | None
+
+
+class SeriesV1(_Closed):
+    """Points in the order of x, of one endpoint or of one comparison."""
+
+    name: str
+    compared_with: bool = Field(description="true for what is set beside, such as a noise floor or later requests.")
+    points: list[PointV1]
+
+
+class FigureV1(_Closed):
+    """What the reports draw, in numbers."""
+
+    id: str = Field(description="As latency-ttft, first-token, stream-timeline, histogram-parity-walk, parity-noise.")
+    title: str
+    kind: Literal["line", "steps", "bars", "histogram"]
+    x_label: str
+    y_label: str = Field(description="The unit of y is part of it.")
+    places: list[str] = Field(description="The words along x where x counts places; else empty.")
+    series: list[SeriesV1]
+    note: str | None
+
+
+class BenchmarkSideV1(_Closed):
+    """What a benchmark tool measured of one endpoint; a figure that its file does not say is absent."""
+
+    endpoint: str
+    version: str | None = Field(description="The tool's.")
+    model: str | None = Field(description="As named there.")
+    day: str | None
+    at_once: float | None = Field(description="null where requests at once were not limited.")
+    per_s: float | None = Field(description="null where the rate was not limited.")
+    completed: int = Field(ge=0)
+    failed: int | None
+    prompt_tokens: float | None = Field(description="Mean of completed requests.")
+    output_tokens: float | None
+    figures: dict[str, float] = Field(
+        description="requests_per_s, output_tokens_per_s; ttft, tpot, itl and latency as ttft_ms_p50 and ttft_ms_p99. "
+        "Tools define them alike only within one tool."
+    )
+
+
+class BenchmarkV1(_Closed):
+    """Benchmark results that the run was given: the reference's beside another's where they can be compared."""
+
+    tool: str
+    load: str
+    sides: list[BenchmarkSideV1] = Field(min_length=1, max_length=2)
+    unlike: str | None = Field(description="Why nothing stands beside it; null where something does.")
+
+
 class ResultsV1(_Closed):
     """A whole results.json."""
 
@@ -301,6 +372,8 @@ class ResultsV1(_Closed):
     workload: WorkloadV1 | None = Field(default=None, description="Absent where the run had no workload.")
     known_issues: list[KnownIssueV1] = Field(default=[], description="What is known of the issues that cells name.")
     declared: list[DeclaredV1] = Field(default=[], description="Support matrices that the run was given, by row.")
+    figures: list[FigureV1] = Field(default=[], description="What was measured, as series; in reading order.")
+    benchmarks: list[BenchmarkV1] = Field(default=[], description="Results of other tools that the run was given.")
     notes: list[str] = Field(default=[], description="What else the reader should know, such as formats of weights.")
 
 
