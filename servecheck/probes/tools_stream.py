@@ -264,7 +264,7 @@ PROBE = Probe(
         ),
         Check(
             id=_EMPTY,
-            rule="A function without parameters is called by its name, and its arguments are the JSON text of an object.",
+            rule="A function without parameters is called by name, and its arguments are the JSON text of an object.",
             level=Level.SHOULD,
             source="https://github.com/vllm-project/vllm/pull/37098",
         ),
