@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from servecheck.model import Outcome
@@ -120,6 +121,20 @@ class StreamsOfThoughtFail(ReferenceServer):
             yield event
 
 
+class StopsInTheThought(ReferenceServer):
+    """Looks for stop strings in all that the model writes; the answer behind a thought that says one is lost."""
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """End a thought at a stop string."""
+        thought = ""
+        async for delta in super().deltas(job):
+            thought += delta.reasoning
+            if any(stop in thought for stop in job.stops):
+                yield replace(delta, content="", finish="stop")
+                return
+            yield delta
+
+
 class ReasoningUncounted(ReferenceServer):
     """Reports that a thought took no tokens, since its parser counts between marks that the prompt holds."""
 
@@ -148,6 +163,16 @@ class ReasoningNotTold(ReferenceServer):
 
 
 # --------------------------------------------------------------------------- odd, but right
+
+
+class StopRefused(ReferenceServer):
+    """Takes no stop string, as some hosts of models that think."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Refuse it."""
+        if body.get("stop"):
+            raise ApiError("stop is not supported with this model", param="stop")
+        return super().chat_job(body)
 
 
 class NamedReasoning(ReferenceServer):
@@ -210,6 +235,13 @@ _APART, _ANSWER = "thinking-is-in-its-own-field", "answer-is-in-the-content"
 _CLEAN = "reasoning-and-answer-hold-no-marks"
 
 MUTANTS = (
+    Mutant(
+        id="stops-in-the-thought",
+        server=StopsInTheThought,
+        trips=(("stop-string-spares-the-thinking", _V),),
+        source="vllm-project/vllm#52393",
+        models=_THINKERS,
+    ),
     _both(NoParser, "no-parser", [(_APART, _V)], "noonghunna/club-3090#289"),
     _both(TagsInStreamsOnly, "tags-in-streams-only", [(_APART, _V)], "vllm-project/vllm#45687"),
     _both(ClosingTagStays, "closing-tag-stays", [(_APART, _V)], "ai-dynamo/dynamo#11251"),
@@ -246,6 +278,7 @@ MUTANTS = (
 )
 
 HARMLESS = (
+    Harmless(id="stop-refused", server=StopRefused, models=_THINKERS),
     Harmless(id="named-reasoning", server=NamedReasoning, source="vllm-project/vllm#50624", models=_THINKERS),
     Harmless(id="both-names", server=BothNames, models=_THINKERS),
     Harmless(id="thought-in-one-piece", server=ThoughtInOnePiece, models=_THINKERS),
