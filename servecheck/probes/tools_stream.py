@@ -103,7 +103,7 @@ def _empty(stream: reply.Reply | None, other: reply.Reply | None) -> Iterator[Fi
     if not isinstance(stream, reply.Answer) or not calls or stream.finish == "length":
         return
     arguments, name = calls[0].arguments, string(dig(stream.exchange.request, "tools", 0, "function", "name"))
-    if calls[0].name != name:
+    if name and calls[0].name != name:
         said = f"a function without parameters, {quote(name)}, is called {quote(calls[0].name or '')}"
         yield _PART.violated(_EMPTY, said, stream)
         return
