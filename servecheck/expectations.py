@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from servecheck import yamlfile
-from servecheck.errors import Problem, ScenarioError, nearest
+from servecheck.errors import Problem, ScenarioError, suggested
 from servecheck.features import is_own
 from servecheck.model import Cell, Comparison, Delta, Feature, Kind, Status
 from servecheck.schema.expectations_v1 import Deviation, ExpectationsV1, ExpectationV1
@@ -90,8 +90,7 @@ def _checked(document: yamlfile.Document, features: Collection[str]) -> tuple[Ex
     for place, entry in enumerate(value.expectations if value else ()):
         at = ("expectations", place, "row")
         if entry.row not in features and not is_own(entry.row):
-            near = nearest(entry.row, features)
-            hint = f"did you mean {near!r}?" if near else "servecheck list features shows all of them"
+            hint = suggested(entry.row, features, "features")
             found.append(document.problem(at, f"unknown row {entry.row!r}", suggestion=hint))
         earlier = seen.setdefault((entry.row, entry.endpoint), place)
         if earlier != place:

@@ -27,8 +27,8 @@ from servecheck.model import (
 from servecheck.probe import Params, Probe
 from servecheck.read import gateway, reply
 from servecheck.read.text import seconds
+from servecheck.rollup import MEASURED, trial_status
 from servecheck.scenario import Scenario
-from servecheck.verdict import MEASURED, trial_status
 
 __all__ = ["BUILT_IN_CHECKS", "HANGS_NOT", "STAYS_HEALTHY", "Canaries", "is_anomaly", "judge", "settle_hangs"]
 
