@@ -114,7 +114,7 @@ def test_white_space_is_a_fault_where_it_runs_into_the_limit(expected, text, fin
         transcript(asked("simple", whole(text, finish))), json_object.PROBE.params.model_validate({})
     )
 
-    assert fault(found, "white-space-comes-to-an-end") == expected
+    assert fault(found, "white-space-comes-to-an-end-in-json-mode") == expected
 
 
 def _logprobs(step: str, *, entries: bool = True) -> Exchange:

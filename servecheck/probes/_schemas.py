@@ -14,10 +14,10 @@ from servecheck.read.partial import json_fault
 from servecheck.read.text import dig, parse, quote
 
 __all__ = [
-    "BLANKS",
     "NONCE_SCHEMA",
     "PULL_AWAY",
     "ROOM_TO_THINK",
+    "blanks_check",
     "cut_short",
     "faults",
     "judge_blanks",
@@ -50,27 +50,37 @@ NONCE_SCHEMA: dict[str, object] = {
 """The schema that one answer fits, and whose word stands nowhere else; 16 to 26 tokens on three engines."""
 
 
-BLANKS = Check(
-    id="white-space-comes-to-an-end",
-    rule="An answer that is held to JSON is not white space without end up to max_tokens.",
-    level=Level.SHOULD,
-    source="https://github.com/vllm-project/vllm/pull/44619",
-)
-"""A grammar that allows white space without bound lets a model write nothing else; engines have a setting for it."""
+_BLANKS = "white-space-comes-to-an-end"
+"""How the name of a check begins that :func:`blanks_check` returns and :func:`judge_blanks` judges."""
+_WHERE = {
+    "in-json-mode": "An answer in JSON mode",
+    "under-a-schema": "An answer under a schema",
+    "on-other-routes": "A streamed answer, a completion or a response under a schema",
+}
 _BLANK = re.compile(r"\s{40,}\Z")  # deeper than any indentation of a flat object
 
 
-def judge_blanks(part: Part, looks: Sequence[reply.Reply | None]) -> Iterator[Finding]:
-    """Judge by :data:`BLANKS` the answers of which the limit cut every look; nothing where no answer was cut."""
+def blanks_check(where: str) -> Check:
+    """Return the check of a probe: a grammar that allows white space without bound lets a model write nothing else."""
+    return Check(
+        id=f"{_BLANKS}-{where}",
+        rule=f"{_WHERE[where]} is not white space without end up to max_tokens.",
+        level=Level.SHOULD,
+        source="https://github.com/vllm-project/vllm/pull/44619",
+    )
+
+
+def judge_blanks(where: str, part: Part, looks: Sequence[reply.Reply | None]) -> Iterator[Finding]:
+    """Judge by :func:`blanks_check` the answers of which the limit cut every look."""
     answers = [look for look in looks if isinstance(look, reply.Answer)]
     cut = [answer for answer in answers if answer.finish == "length"]
     blank = next((answer for answer in cut if _BLANK.search(answer.text)), None)
     if blank is not None:
         run = len(blank.text) - len(blank.text.rstrip())
         why = f"cut by max_tokens after {run} characters of white space in a row: {quote(blank.text, 40)}"
-        yield part.violated(BLANKS.id, why, blank)
+        yield part.violated(f"{_BLANKS}-{where}", why, blank)
     elif answers:
-        yield part.held(BLANKS.id, f"{len(answers)} answers, none lost in white space", *answers)
+        yield part.held(f"{_BLANKS}-{where}", f"{len(answers)} answers, none lost in white space", *answers)
 
 
 def with_nonce(value: object, nonce: str) -> Json:

@@ -22,9 +22,9 @@ from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
-    BLANKS,
     PULL_AWAY,
     ROOM_TO_THINK,
+    blanks_check,
     judge_blanks,
     latest,
     looks_like_json,
@@ -96,7 +96,7 @@ def judge(transcript: Transcript, _: JsonObjectParams) -> Iterator[Finding]:
         part = Part(mode=Mode.STREAM if "stream" in more else Mode.NON_STREAM)
         looks.append(look)
         yield _judge(part, _CHECKS[arm], look, control, simple=arm == "simple")
-    yield from judge_blanks(Part(), looks)
+    yield from judge_blanks("in-json-mode", Part(), looks)
 
 
 def _judge(part: Part, check: str, look: reply.Reply | None, control: reply.Reply | None, *, simple: bool) -> Finding:
@@ -158,7 +158,7 @@ PROBE = Probe(
     doc=__doc__ or "",
     checks=(
         *(Check(id=_CHECKS[arm], rule=rule, level=Level.MUST, source=_SOURCE) for arm, rule in _RULES.items()),
-        BLANKS,
+        blanks_check("in-json-mode"),
     ),
     params=JsonObjectParams,
     drive=drive,

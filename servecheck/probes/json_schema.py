@@ -24,9 +24,9 @@ from servecheck.model import Check, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
-    BLANKS,
     NONCE_SCHEMA,
     PULL_AWAY,
+    blanks_check,
     judge_blanks,
     judge_schema,
     latest,
@@ -92,7 +92,7 @@ def judge(transcript: Transcript, params: JsonSchemaParams) -> Iterator[Finding]
         control = reply_at(transcript, "control" if step == "greedy" else "control-sampled")
         looks.append(shaped)
         yield judge_schema(Part(), check, shaped, control, params.answer_schema, what=_WHAT[check])
-    yield from judge_blanks(Part(), looks)
+    yield from judge_blanks("under-a-schema", Part(), looks)
 
 
 _WHAT = {
@@ -123,7 +123,7 @@ PROBE = Probe(
             level=Level.MUST,
             source=_SOURCE,
         ),
-        BLANKS,
+        blanks_check("under-a-schema"),
     ),
     params=JsonSchemaParams,
     drive=drive,

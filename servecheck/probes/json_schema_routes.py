@@ -24,9 +24,9 @@ from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcrip
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
-    BLANKS,
     NONCE_SCHEMA,
     PULL_AWAY,
+    blanks_check,
     judge_blanks,
     judge_schema,
     latest,
@@ -114,7 +114,7 @@ def judge(transcript: Transcript, params: JsonSchemaRoutesParams) -> Iterator[Fi
         control = reply_at(transcript, "control" if more.get("temperature") == 0 else "control-sampled")
         looks.append(shaped)
         yield judge_schema(part, _CHECKS[params.where], shaped, control, NONCE_SCHEMA)
-    yield from judge_blanks(Part(route=route), looks)
+    yield from judge_blanks("on-other-routes", Part(route=route), looks)
 
 
 PROBE = Probe(
@@ -139,7 +139,7 @@ PROBE = Probe(
             level=Level.MUST,
             source="https://platform.openai.com/docs/guides/structured-outputs?api-mode=responses",
         ),
-        BLANKS,
+        blanks_check("on-other-routes"),
     ),
     params=JsonSchemaRoutesParams,
     drive=drive,

@@ -238,7 +238,7 @@ MUTANTS = (
     Mutant(
         id="blanks-without-end",
         server=BlanksWithoutEnd,
-        trips=(("white-space-comes-to-an-end", _V),),
+        trips=(("white-space-comes-to-an-end-in-json-mode", _V),),
         source="vllm-project/vllm#44619",
     ),
 )

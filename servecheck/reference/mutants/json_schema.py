@@ -409,7 +409,7 @@ MUTANTS = (
     Mutant(
         id="blanks-without-end",
         server=BlanksWithoutEnd,
-        trips=(("white-space-comes-to-an-end", _V),),
+        trips=(("white-space-comes-to-an-end-under-a-schema", _V),),
         source="vllm-project/vllm#38696",
     ),
 )

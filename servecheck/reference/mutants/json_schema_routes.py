@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         id="blanks-without-end",
         server=BlanksWithoutEnd,
-        trips=(("white-space-comes-to-an-end", _V),),
+        trips=(("white-space-comes-to-an-end-on-other-routes", _V),),
         source="vllm-project/vllm#38696",
     ),
 )
