@@ -345,3 +345,4 @@ def _evidence(cell: Cell) -> Iterable[str]:
         yield from seen.evidence
     for fault in cell.faults:
         yield from fault.evidence
+    yield from cell.lacks
