@@ -106,9 +106,9 @@ def _counted(found: reply.Reply | None) -> int | None:
 
 
 def _turns(transcript: Transcript) -> Finding:
-    # One side of the pair is the shortest history.
+    # One side of the pair is the shortest history; recordings of before have one whose first words are other ones.
     replies = [
-        reply_of_side(transcript, "pair-turns-one"),
+        reply_at(transcript, "turns-2") or reply_of_side(transcript, "pair-turns-one"),
         *(reply_at(transcript, f"turns-{turns}") for turns in _TURNS[1:]),
     ]
     alone = reply_at(transcript, "alone")
