@@ -217,7 +217,7 @@ def _met(
     standing = Standing.MATCHED
     if each.until is not None and day > each.until:
         standing, why = Standing.EXPIRED, f"accepted until {each.until}; {_now(seen)}"
-    elif cell is None or cell.status is Status.SKIPPED or kinds.get(each.row) is Kind.PROPERTY:
+    elif cell is None or (cell.status is Status.SKIPPED and seen is None) or kinds.get(each.row) is Kind.PROPERTY:
         standing, why = Standing.NOT_RUN, cell.reason if cell is not None else "the run ended before this row"
     elif seen is None:
         standing = Standing.INTERMITTENT if each.intermittent else Standing.STALE
@@ -240,6 +240,8 @@ def _seen(
     if compared is not None and compared.delta is Delta.DRIFT:
         return Deviation.DRIFT, compared.why
     cell = next((cell for cell in cells if (cell.feature, cell.endpoint) == (feature, endpoint)), None)
+    if cell is not None and cell.lacks and compared is not None and compared.side == endpoint:
+        return Deviation.UNSUPPORTED, compared.why
     if cell is None or cell.status is Status.SKIPPED:
         return None, ""
     if cell.status is not Status.SUPPORTED:

@@ -121,6 +121,7 @@ def read_back(
         workload=judged_run.workload,
         shut=judged_run.shut,
         samples=judged_run.samples,
+        joined="joined" in header,
         framing=from_header(header.get("framing")),
         known_issues=_referenced(judged_run.cells),
         matrices=said,
@@ -383,3 +384,4 @@ def _evidence(cell: Cell) -> Iterable[str]:
         yield from seen.evidence
     for fault in cell.faults:
         yield from fault.evidence
+    yield from cell.lacks

@@ -289,6 +289,7 @@ def _judged_cell(shared: Cell, trials: Sequence[Trial]) -> Cell:
         status=status,
         reason=reason,
         skip_code=_skip_code(status, trials),
+        lacks=tuple(each for trial in trials for each in trial.lacks) if status is Status.SKIPPED else (),
         trials=_per_trial(seen),
         parts=f"{held} of {len(parts)} parts" if len(parts) > 1 else "",
     )

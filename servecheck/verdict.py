@@ -188,7 +188,8 @@ def _moved(
         if delta is Delta.DRIFT:
             (side.drifted if is_core else side.caveats).append((feature.id, "drifted"))
         elif compared and delta is Delta.BEHIND and compared.side == endpoint:
-            word = status[endpoint].value if feature.kind is Kind.JUDGED else "behind"
+            found = pair[endpoint]
+            word = found.word if found is not None and feature.kind is Kind.JUDGED else "behind"
             (side.behind if is_core else side.caveats).append((feature.id, word))
         if not is_core:
             continue

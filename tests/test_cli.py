@@ -20,7 +20,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from servecheck import cli, features
+from servecheck import cli, entry, features
 from servecheck.errors import nearest
 from servecheck.probes import discover
 from servecheck.reference.asgi import Reply, Request, json_reply
@@ -106,7 +106,7 @@ def process(*words: str | Path, **env: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1]), "PYTHONUNBUFFERED": "1", **env},
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONUNBUFFERED": "1", **env},
     )
 
 
@@ -139,7 +139,7 @@ def test_help_is_as_reviewed():
         "    try: cli.main()\n"
         "    except SystemExit as ended: print(f'[exit {ended.code or 0}]', flush=True)\n"
     )
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     pinned = {"COLUMNS": "110", "TERM": "dumb", "NO_COLOR": "1", "LANG": "C.UTF-8", "PYTHONUTF8": "1"}
     command = [sys.executable, "-c", script]
     ran = subprocess.run(command, env={**env, **pinned}, capture_output=True, text=True, check=True)
@@ -195,20 +195,53 @@ def test_the_version_is_printed():
     assert re.fullmatch(r"servecheck \d+\.\d+\.\d+\n", said.out)
 
 
+def plain(code: str) -> str:
+    """Return what a text of Python prints into a pipe that asks for no width and no colours."""
+    env = {name: value for name, value in os.environ.items() if name not in entry.ASK_THE_REAL_ONE}
+    env |= {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONUTF8": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, encoding="utf-8", check=True
+    ).stdout
+
+
+def test_the_help_that_is_told_from_a_file_is_the_help_of_the_command_line():
+    real = plain("import sys\nfrom servecheck import cli\nsys.argv = ['servecheck', '--help']\ncli.main()")
+    if os.environ.get("UPDATE_GOLDENS"):
+        Path(entry.HELP).write_text(real, encoding="utf-8", newline="\n")
+
+    asked = "import sys\nfrom servecheck import entry\nsys.argv = ['servecheck', '{}']\nentry.main()"
+
+    assert [plain(asked.format(word)) for word in ("--help", "-h")] == [real, real]
+
+
+@pytest.mark.parametrize(("name", "value"), [("COLUMNS", "60"), ("FORCE_COLOR", "1")])
+def test_help_with_a_width_or_with_colours_is_not_told_from_the_file(name: str, value: str):
+    told = "import os, sys\nfrom servecheck import entry\nsys.argv = ['servecheck', '--help']\n"
+    told += f"os.environ['{name}'] = '{value}'\nentry.main()"
+
+    assert plain(told) != Path(entry.HELP).read_text(encoding="utf-8")
+
+
+def test_plain_help_costs_less_than_three_times_python():
+    code = "import sys\nfrom servecheck import entry\nsys.argv = ['servecheck', '--help']\nentry.main()"
+
+    assert least_cpu(code) < 3 * least_cpu("pass")
+
+
 def test_help_waits_for_no_http_client():
     script = (
         "import sys\nfrom servecheck import cli\nsys.argv = ['servecheck', 'run', '--help']\n"
         "try: cli.main()\nexcept SystemExit: pass\n"
         "print(sorted({'httpx', 'httpx2', 'openai', 'jinja2', 'jsonschema', 'uvicorn'} & set(sys.modules)))"
     )
-    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
 def least_cpu(code: str) -> float:
     """Return the CPU seconds that Python needs for a text, the least of five times."""
-    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
 
     def spent() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -271,7 +271,7 @@ def readiness(
     unknown = tuple(dict.fromkeys((*base.unknown, *unseen)))
     decision = _decision(base, blockers, unknown)
     drifted = {f"{each.feature}@{each.right}" for each in comparisons if each.delta is Delta.DRIFT}
-    words = {f"{cell.feature}@{cell.endpoint}": cell.status.value for cell in cells} | dict.fromkeys(drifted, "drifted")
+    words = {f"{cell.feature}@{cell.endpoint}": cell.word for cell in cells} | dict.fromkeys(drifted, "drifted")
     words |= {f"{cell.feature}@{cell.endpoint}": word for cell in cells if (word := _because_raised(cell, profile))}
     over = {f"{limit.row}@{name}": f"over {limit.at_most:g} ({limit.measured})" for name, limit in exceeded}
     said = _Said(words=words | over, several=len(candidates) > 1)

@@ -48,7 +48,11 @@ class Lookup:
             return "", "no result", ""
         if compared and ITEMS_BEHIND in compared.measured:
             return cell.status.mark, f"{cell.status} {cell.tally}".strip(), compared.why
-        return cell.status.mark, f"{cell.status} {cell.tally}".strip(), cell.reason
+        return cell.status.mark, f"{cell.word} {cell.tally}".strip(), cell.reason
+
+    def lacking(self, cell: Cell) -> bool:
+        """Tell whether a row that is left out is one that an endpoint beside this one has."""
+        return bool(cell.lacks) and any(each.side == cell.endpoint for each in self.run.compared(cell.feature))
 
     def _name_evidence(self) -> None:
         """Give every cell with evidence, and every comparison that is not the same, a heading with a unique anchor."""

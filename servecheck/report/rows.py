@@ -39,7 +39,8 @@ def _matrix_row(look: Lookup, feature: Feature) -> MatrixRow:
     for name in look.names:
         cell = look.cells.get((feature.id, name))
         shown.append(_shown(look, feature, name, cell))
-        if cell and cell.status not in {Status.SUPPORTED, Status.SKIPPED} and cell.kind is Kind.JUDGED:
+        said = cell and (cell.status not in {Status.SUPPORTED, Status.SKIPPED} or look.lacking(cell))
+        if cell and said and cell.kind is Kind.JUDGED:
             reasons.append((name if len(look.names) > 1 else "", cell.reason))
         if cell and cell.kind is Kind.JUDGED:
             reasons.extend((name if len(look.names) > 1 else "", note) for note in cell.notes)
@@ -75,6 +76,7 @@ def _shown(look: Lookup, feature: Feature, name: str, cell: Cell | None) -> Show
     if cell is None:
         return Shown(endpoint=name, mark="", tally="", word="no result")
     tally = (cell.skip_code or "") if cell.status is Status.SKIPPED else cell.tally
+    tally = cell.word if look.lacking(cell) else tally
     return Shown(endpoint=name, mark=cell.status.mark, tally=tally, word=cell.status, ref=look.ref(feature.id, name))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from servecheck.model import Cell, Kind, Status
+from servecheck.model import Cell, Delta, Kind, Status
 from servecheck.report.data import row_key
 from servecheck.report.lookup import Lookup, skip_words, split_row
 from servecheck.report.shapes import NotKnown
@@ -38,6 +38,15 @@ def not_known(look: Lookup) -> Iterator[NotKnown]:
         yield _some(
             f"{_counted(look, len(soft), 'extended ')} undecided", [_row(look, c.feature, c.endpoint) for c in soft]
         )
+    unclear = [
+        c for c in look.run.comparisons if c.delta is Delta.UNCLEAR and look.features[c.feature].kind is Kind.COMPARISON
+    ]
+    listed |= {row_key(c.feature, c.right) for c in unclear}
+    if unclear:
+        yield _some(
+            f"❔ {count(len(unclear), 'comparison')}: the figures do not tell",
+            [f"{_row(look, c.feature, c.right)}: {c.why}" for c in unclear],
+        )
     rest = [row for row in look.run.verdict.unknown if row not in listed]
     if rest:
         yield _some(
@@ -56,7 +65,8 @@ def not_known(look: Lookup) -> Iterator[NotKnown]:
 
 
 def _not_run(look: Lookup, listed: set[str]) -> Iterator[NotKnown]:
-    skipped = [c for c in look.run.cells if c.status is Status.SKIPPED and c.feature in look.features]
+    left_out = [c for c in look.run.cells if c.status is Status.SKIPPED and c.feature in look.features]
+    skipped = [c for c in left_out if not look.lacking(c)]
     if not skipped:
         return
     codes = Counter(c.skip_code or "no code" for c in skipped)

@@ -31,6 +31,7 @@ class _Variant:
     source: str = ""
     models: tuple[str, ...] = tuple(MODELS)
     config: Mapping[str, Any] = field(default_factory=lambda: _NO_CONFIG)
+    beside: type[ReferenceServer] | None = None
 
     @property
     def sentence(self) -> str:
@@ -48,6 +49,7 @@ class Mutant(_Variant):
 
     ``source`` is the public report it is modelled on (``owner/repository#number``), empty where it is ours. ``models``
     are the reference models under which it can be seen, all of them by default; ``config`` are keyword arguments.
+    ``beside`` is what it is compared with, with the same arguments, where that is not the reference server as it is.
     """
 
     trips: tuple[tuple[str, Outcome], ...]
