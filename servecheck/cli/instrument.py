@@ -32,6 +32,8 @@ def selftest(
     raise typer.Exit(0 if matrix.clean else 1)
 
 
+_OWN = "own.*"  # the row of a probe that only a user's own scenarios use
+
 MutantName = Annotated[str | None, typer.Option("--mutant", help="Serve this fault; `--mutant list` lists them.")]
 Language = Annotated[str, typer.Option("--language", help="obedient, babbling, declining or reasoning.")]
 
@@ -50,17 +52,14 @@ def mock(
     if language not in MODELS:
         raise UnknownName("language", language, MODELS)
     known: dict[str, mutants.Mutant | mutants.Harmless] = {}
-    for found, harmless in mutants.discover().values():
+    seen_by: dict[str, str] = {}
+    for probe, (found, harmless) in mutants.discover().items():
         known |= {each.id: each for each in found} | {each.id: each for each in harmless}
+        seen_by |= dict.fromkeys((each.id for each in (*found, *harmless)), probe)
     if mutant == "list":
         rows = {scenario.probe: scenario.feature for scenario in reversed([*given.scenarios(None)])}
-        listed = sorted(
-            (each.id, rows.get(probe, ""), each.sentence)
-            for probe, variants in mutants.discover().items()
-            for each in (*variants[0], *variants[1])
-        )
-        for name, row, sentence in listed:
-            typer.echo(f"{name:44} {row:32} {sentence}")
+        for name, each in sorted(known.items()):
+            typer.echo(f"{name:44} {rows.get(seen_by[name], _OWN):32} {each.sentence}")
         return
     if mutant is not None and mutant not in known:
         raise UnknownName("mutant", mutant, known)
