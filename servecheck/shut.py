@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from servecheck import canary
 from servecheck.model import Endpoint, Exchange
+from servecheck.read import reply
 from servecheck.read.text import quote
 
 __all__ = ["all_shut", "why"]
@@ -26,7 +27,7 @@ def why(
     """
     seen = [*asked.values(), *([plain] if plain is not None else [])]
     if seen and all(exchange.status is None for exchange in seen):
-        return _silent(endpoint, seen[-1].detail)
+        return _silent(endpoint, seen[-1])
     if plain is None:
         return None
     if denied := canary.denial(plain):
@@ -48,17 +49,18 @@ def why(
     return None
 
 
-def _silent(endpoint: Endpoint, detail: str) -> str:
+def _silent(endpoint: Endpoint, exchange: Exchange) -> str:
     """Say why nothing came back, by what the connection said."""
     parts = urlsplit(endpoint.base_url)
-    said = detail.lower()
+    said = exchange.detail.lower()
     if "wrong_version_number" in said or "record layer failure" in said:
         return f"https was spoken to a port that speaks plain http: http://{parts.netloc}{parts.path}"
     if "name or service not known" in said or "getaddrinfo" in said or "nodename nor servname" in said:
         return f"there is no host {parts.hostname!r}, or its name is not known on this machine"
     if "refused" in said:
         return f"nothing listens at {parts.netloc} (connection refused); {_WAIT}"
-    return f"no reply: {detail}; {_WAIT}"
+    nothing = reply.not_answered(exchange)
+    return f"{nothing.what if nothing is not None else 'no reply'}; {_WAIT}"
 
 
 def all_shut(names: Sequence[str], shut: Mapping[str, str]) -> bool:
