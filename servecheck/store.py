@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
+from servecheck import runlines
 from servecheck.errors import StoreError
 from servecheck.model import (
     Case,
@@ -37,6 +38,7 @@ __all__ = ["RUN_FILE", "CaseEnd", "Keeper", "RunReader", "RunWriter", "must_be_f
 
 RUN_FILE = "run.jsonl"
 _SCHEMA = "servecheck/run/v1"
+_REMEDY = "the file was changed after the run: take a copy of it, or mend this line in one"
 _INLINE_BYTES = 64 * 1024  # larger replies go to blobs/, so that a line stays readable
 
 
@@ -187,8 +189,29 @@ class RunReader:
             for number, data in enumerate(file, start=1):
                 if not data.endswith(b"\n"):
                     return
-                yield place, _line(data, f"{path}:{number}")
+                line = _line(data, f"{path}:{number}")
+                self._must_fit(line, f"{path}:{number}")
+                yield place, line
                 place += len(data)
+
+    def _must_fit(self, line: Mapping[str, Json], where: str) -> None:
+        """Raise ``StoreError`` for a line that cannot be read back, or that is of another run.
+
+        Before there is a header nothing is known, and that is what is said then.
+        """
+        if not self.header and line.get("schema") != _SCHEMA:
+            return
+        problem = runlines.complaint(line)
+        if not problem and self.header and line.get("type") in ("endpoint", "exchange", "case"):
+            held = _object(line["case"]) if line["type"] == "case" else line
+            name = held["name"] if line["type"] == "endpoint" else held["endpoint"]
+            if name not in {one["name"] for one in self._named()}:
+                problem = f"is about the endpoint {name!r}, which the header does not name"
+        if problem:
+            raise StoreError(f"{where}: {problem}; {_REMEDY}")
+
+    def _named(self) -> list[dict[str, Json]]:
+        return [_object(item) for item in _items(self.header.get("endpoints"))]
 
     def exchange_at(self, place: int) -> Exchange:
         """Return the exchange whose line begins at a byte, read anew."""
@@ -243,8 +266,7 @@ class RunReader:
 
     def planned(self) -> tuple[tuple[Endpoint, Fingerprint], ...]:
         """Return the endpoints as the run's caller named them, with nothing known yet."""
-        named = [_endpoint(_object(item)) for item in _items(self.header.get("endpoints"))]
-        return tuple((endpoint, Fingerprint(fields={})) for endpoint in named)
+        return tuple((_endpoint(item), Fingerprint(fields={})) for item in self._named())
 
     def exchange(self, line: Mapping[str, Json]) -> Exchange:
         """Turn an ``exchange`` line back into the exchange it was."""
@@ -311,9 +333,9 @@ def _line(data: bytes, where: str) -> dict[str, Json]:
     try:
         line = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{where}: is not JSON: {error}") from error
+        raise StoreError(f"{where}: is not JSON: {error}; {_REMEDY}") from error
     if not isinstance(line, dict):
-        raise StoreError(f"{where}: is not an object")
+        raise StoreError(f"{where}: is not an object; {_REMEDY}")
     return line
 
 

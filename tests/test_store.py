@@ -23,6 +23,7 @@ from servecheck.model import (
     Fault,
     FaultKind,
     Finding,
+    Json,
     Outcome,
     Status,
     Transcript,
@@ -35,6 +36,13 @@ from servecheck.reference.server import ReferenceServer
 from servecheck.run import plan_of
 from servecheck.store import RUN_FILE, CaseEnd, RunReader, RunWriter, to_json
 from tests.lab import ODD, Lab, Odd, answers, make_probe, make_scenario, message
+
+HEADER: dict[str, Json] = {
+    "id": "r",
+    "started": "2026-01-01T00:00:00+00:00",
+    "endpoints": [{"name": "e", "base_url": "http://h/v1"}],
+    "scenarios": [],
+}
 
 BODIES = [
     b"",
@@ -75,7 +83,7 @@ def exchange(body: bytes, number: int = 1, cut: int | None = None, **fields) -> 
 
 def written(folder: Path, *exchanges: Exchange) -> RunReader:
     writer = RunWriter(folder)
-    writer.header(id="r", endpoints=[])
+    writer.header(**HEADER)
     for each in exchanges:
         writer.exchange(each, endpoint="e", case=None)
     writer.close()
@@ -151,7 +159,7 @@ def test_a_body_that_a_killed_run_left_half_written_is_written_again(tmp_path):
     written(tmp_path / "one", exchange(large))
     name = next((tmp_path / "one" / "blobs").iterdir()).name
     writer = RunWriter(tmp_path / "two")
-    writer.header(id="r", endpoints=[])
+    writer.header(**HEADER)
     (tmp_path / "two" / "blobs").mkdir()
     (tmp_path / "two" / "blobs" / name).with_suffix(".part").write_bytes(large[:10])
     writer.exchange(exchange(large), endpoint="e", case=None)
@@ -168,7 +176,7 @@ def test_the_end_of_a_case_comes_back_as_it_was(tmp_path):
         CaseEnd(case=case, skip_code="budget", reason="r"),
     ]
     writer = RunWriter(tmp_path / "run")
-    writer.header(id="r", endpoints=[])
+    writer.header(**HEADER)
     for end in ends:
         writer.case(end)
     writer.close()
@@ -179,7 +187,7 @@ def test_numbers_and_texts_that_json_does_not_know_stop_no_run(tmp_path):
     measured = {"a": math.inf, "b": math.nan, "c": -math.inf, "d": 0.1}
     kept = Finding(check="c", outcome=Outcome.HELD, why="half a pair: \ud800", measured=measured)
     writer = RunWriter(tmp_path / "run")
-    writer.header(id="r", endpoints=[])
+    writer.header(**HEADER)
     writer.write("finding", finding=to_json(kept))
     writer.close()
     (line,) = RunReader(tmp_path / "run").lines("finding")
@@ -236,7 +244,7 @@ def test_a_full_disk_is_an_error_in_words(tmp_path):
         (b'{"type": "header", "sch', "has no header; the run died before it began"),
         (b'{"type": "case"}\n', "has no header"),
         (b'{"type": "header", "schema": "servecheck/run/v9"}\n', "is 'servecheck/run/v9', this version reads"),
-        (b'{"type": "header", "schema": "servecheck/run/v1"}\n{"type"\n', r"run.jsonl:2: is not JSON"),
+        (json.dumps({"type": "header", "schema": "servecheck/run/v1", **HEADER}).encode() + b'\n{"type"\n', r"run.jsonl:2: is not JSON"),
         (b"[]\n", r"run.jsonl:1: is not an object"),
         (b"\xff\xfe\n", r"run.jsonl:1: is not JSON"),
     ],
