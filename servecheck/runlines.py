@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Base64Bytes, BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, ValidationError
+from pydantic import AfterValidator, Base64Bytes, BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, ValidationError
 
 from servecheck.model import Ending, FaultKind, How, Json, Level, Risk
+from servecheck.schema.declared_v1 import Claim
+from servecheck.schema.expectations_v1 import Deviation
 
 __all__ = ["complaint"]
 
 _Blob = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # a name that leads out of the folder is none
+
+
+def _day(text: str) -> str:
+    date.fromisoformat(text)
+    return text
+
+
+def _moment(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("has no time zone")
+    return text
+
+
+_Day = Annotated[str, AfterValidator(_day)]
+_Moment = Annotated[str, AfterValidator(_moment)]
 
 
 class _Row(BaseModel):
@@ -73,9 +91,50 @@ class _Settings(_Row):
     allow: list[Risk] = []
 
 
+class _Limit(_Row):
+    row: str
+    measured: str
+    at_most: FiniteFloat
+    because: str
+
+
+class _Profile(_Row):
+    id: str
+    title: str
+    as_of: _Day
+    about: str
+    rows: dict[str, str]
+    musts: dict[str, list[str]]
+    limits: list[_Limit]
+
+
+class _Expectation(_Row):
+    deviations: list[Deviation] = []
+    until: _Day | None = None
+
+
+class _Declaration(_Row):
+    row: str
+    says: Claim
+    label: str
+    words: str
+    covers: str
+
+
+class _Matrix(_Row):
+    endpoint: str
+    source: str
+    sha256: str
+    rows: list[_Declaration]
+    others: list[str] = []
+
+
 class _Header(_Row):
     id: str
-    started: AwareDatetime
+    started: _Moment
+    profile: _Profile | None = None
+    expectations: list[_Expectation] | None = None
+    declared: list[_Matrix] | None = None
     settings: _Settings = _Settings()
     endpoints: list[_Endpoint]
     scenarios: list[_Scenario]
@@ -136,7 +195,7 @@ class _CaseEnd(_Row):
 
 
 class _Footer(_Row):
-    finished: AwareDatetime
+    finished: _Moment
     spent: dict[str, JsonValue] = {}
 
 

@@ -8,9 +8,11 @@ import json
 import math
 import os
 import random
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -244,7 +246,10 @@ def test_a_full_disk_is_an_error_in_words(tmp_path):
         (b'{"type": "header", "sch', "has no header; the run died before it began"),
         (b'{"type": "case"}\n', "has no header"),
         (b'{"type": "header", "schema": "servecheck/run/v9"}\n', "is 'servecheck/run/v9', this version reads"),
-        (json.dumps({"type": "header", "schema": "servecheck/run/v1", **HEADER}).encode() + b'\n{"type"\n', r"run.jsonl:2: is not JSON"),
+        (
+            json.dumps({"type": "header", "schema": "servecheck/run/v1", **HEADER}).encode() + b'\n{"type"\n',
+            r"run.jsonl:2: is not JSON",
+        ),
         (b"[]\n", r"run.jsonl:1: is not an object"),
         (b"\xff\xfe\n", r"run.jsonl:1: is not JSON"),
     ],
@@ -475,3 +480,75 @@ def test_a_recording_with_parameters_that_are_gone_is_said_so(tmp_path):
     path.write_text("".join([json.dumps(fields) + "\n", *rest]))
     with pytest.raises(StoreError, match=r"does not take \(gone\); read it with the version that recorded it"):
         lab(tmp_path / "run").report()
+
+
+# --------------------------------------------------------------------------- a file that was changed
+
+
+def _changed(line: dict[str, object], *path: str | int, to: object) -> dict[str, object]:
+    line = json.loads(json.dumps(line))
+    place: Any = line
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to
+    return line
+
+
+CASE_LINE: dict[str, object] = {
+    "type": "case",
+    "case": {"id": "c", "scenario": "s", "feature": "f", "endpoint": "e", "trial": 1},
+}
+EXCHANGE_LINE: dict[str, object] = {
+    "type": "exchange",
+    "id": "x0001",
+    "endpoint": "e",
+    "step": "s",
+    "method": "GET",
+    "url": "u",
+}
+EXCHANGE_LINE |= {"ending": "complete", "chunks": [[0.1, "a"]]}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"type": "case"}, "case line: case: field required"),
+        (_changed(CASE_LINE, "case", "trial", to=None), "case line: case.trial: "),
+        (_changed(CASE_LINE, "case", "endpoint", to="other"), "about the endpoint 'other', which the header does not"),
+        (_changed(EXCHANGE_LINE, "endpoint", to="other"), "about the endpoint 'other', which the header does not"),
+        (_changed(EXCHANGE_LINE, "ending", to="sudden"), "exchange line: ending: "),
+        (_changed(EXCHANGE_LINE, "response_headers", to=["x"]), "exchange line: response_headers.0: "),
+        (_changed(EXCHANGE_LINE, "sent", to=10**400), "exchange line: sent: "),
+        (_changed(EXCHANGE_LINE, "chunks", to=[[0.1, {"base64": "abcde"}]]), "exchange line: chunks.0.1"),
+        (_changed(EXCHANGE_LINE, "blob", to="../" * 12 + "etc/hostname"), "exchange line: blob: "),
+        ({"type": "endpoint", "name": "e", "endpoint": {}, "fingerprint": {}}, "endpoint line: endpoint.name: "),
+        ({"type": "footer", "finished": "\x00"}, "footer line: finished: "),
+    ],
+)
+def test_a_line_that_cannot_be_read_back_is_an_error_with_its_place_and_field(tmp_path, line, words):
+    (tmp_path / RUN_FILE).write_text(
+        "".join(json.dumps(each) + "\n" for each in ({"type": "header", "schema": "servecheck/run/v1", **HEADER}, line))
+    )
+    with pytest.raises(StoreError, match=f"run.jsonl:2: .*{re.escape(words)}.*changed after the run"):
+        RunReader(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("started", "yesterday"),
+        ("started", "2026-01-01T00:00:00"),
+        ("endpoints", [{}]),
+        ("scenarios", [{"id": "s"}]),
+        ("skips", [{"feature": "f"}]),
+        ("settings", {"allow": ["everything"]}),
+        ("profile", {}),
+        ("expectations", [{"deviations": ["odd"]}]),
+        ("declared", [{"endpoint": "e"}]),
+    ],
+)
+def test_a_header_that_cannot_be_read_back_is_an_error_with_its_field(tmp_path, field, value):
+    header = {"type": "header", "schema": "servecheck/run/v1", **HEADER, field: value}
+    (tmp_path / RUN_FILE).write_text(json.dumps(header) + "\n")
+    with pytest.raises(StoreError, match=f"run.jsonl:1: header line: {field}"):
+        RunReader(tmp_path)
