@@ -1,5 +1,5 @@
 """``python -m servecheck``."""
 
-from servecheck.cli import main
+from servecheck.entry import main
 
 main()

@@ -109,9 +109,11 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Return one comparison per row that at least one side ran, in the order of ``features``; left is the reference.
 
-    Judged rows compare statuses. Where these are equal and not broken, a feature that works on each side by another
-    field of the request (``dialect`` among what a finding measured) has drifted, for what works on the left does
-    nothing on the right; else a contrast of the same row, if there is one, says whether the measurements drifted.
+    Judged rows compare statuses. What an endpoint was seen to have nothing of, and is left out there alone, counts as
+    refused beside an endpoint that was judged. Where statuses are equal and not broken, a feature that works on each
+    side by another field of the request (``dialect`` among what a finding measured) has drifted, for what works on the
+    left does nothing on the right; else a contrast of the same row, if there is one, says whether the measurements
+    drifted.
     Comparison rows are what their contrast says; where none is given, what the findings of the right side say, since
     those were made against the reference of the run; else ``unclear``.
     Property rows have no delta: where they differ they are confounders, and those are the same for every row.
@@ -136,7 +138,7 @@ def compare(
         if feature.kind is Kind.COMPARISON and _straddles(mine, theirs):
             assert theirs is not None
             compared.append(_measured(row, contrasted(theirs.findings)))
-        elif mine is None or theirs is None or mine.status not in DECIDED or theirs.status not in DECIDED:
+        elif mine is None or theirs is None or not (_decided(mine) and _decided(theirs)):
             compared.append(replace(row, why=_why_undecided((left, mine), (right, theirs))))
         elif feature.kind is Kind.COMPARISON:
             contrast = contrast or (contrasted(theirs.findings) if theirs.findings else _UNMEASURED)
@@ -151,6 +153,14 @@ def _straddles(mine: Cell | None, theirs: Cell | None) -> bool:
     if mine is None or theirs is None or mine.status not in DECIDED or theirs.status is not Status.INCONCLUSIVE:
         return False
     return any(finding.measured for finding in theirs.findings)
+
+
+def _decided(cell: Cell) -> bool:
+    return cell.status in DECIDED or (cell.kind is Kind.JUDGED and bool(cell.lacks))
+
+
+def _worth(cell: Cell) -> int:
+    return _PLACE[Status.UNSUPPORTED if cell.lacks else cell.status]
 
 
 def _ran(cell: Cell | None) -> bool:
@@ -170,16 +180,18 @@ def _why_undecided(*sides: tuple[str, Cell | None]) -> str:
 
 
 def _judged(row: Comparison, mine: Cell, theirs: Cell, contrast: Contrast | None) -> Comparison:
-    if mine.status is not theirs.status:
-        worse = max(mine, theirs, key=lambda cell: _PLACE[cell.status])
+    if _worth(mine) != _worth(theirs):
+        worse = max(mine, theirs, key=_worth)
         return replace(
             row,
             delta=Delta.BEHIND,
             side=worse.endpoint,
-            why=f"{mine.status.value} on {row.left}, {theirs.status.value} on {row.right}: {worse.reason}",
+            why=f"{mine.word} on {row.left}, {theirs.word} on {row.right}: {worse.reason}",
             measured=contrast.measured if contrast else row.measured,
-            evidence=_evidence(worse),
+            evidence=worse.lacks or _evidence(worse),
         )
+    if mine.word != theirs.word:
+        return replace(row, delta=Delta.SAME, why=f"{mine.word} on {row.left}, {theirs.word} on {row.right}")
     both = f"{mine.status.value} on {row.left} and {row.right}"
     if mine.status is Status.BROKEN:
         return replace(row, delta=Delta.SAME, why=f"{both}: {theirs.reason}", evidence=_evidence(theirs))

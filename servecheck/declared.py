@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from servecheck import yamlfile
-from servecheck.errors import Problem, ScenarioError, UnknownName, UsageError, nearest
+from servecheck.errors import Problem, ScenarioError, UnknownName, UsageError, suggested
 from servecheck.features import is_own
 from servecheck.model import DECIDED, Cell, Feature, Json, Kind, Status
 from servecheck.schema.declared_v1 import Claim, ClaimV1, DeclaredV1
@@ -219,8 +219,7 @@ def _checked(document: yamlfile.Document, features: Mapping[str, Feature]) -> tu
         if is_own(row):
             continue
         if row not in features:
-            hint = nearest(row, features)
-            words = f"did you mean {hint!r}?" if hint else "servecheck list features shows all of them"
+            words = suggested(row, features, "features")
             found.append(document.problem(("rows", row), f"unknown row {row!r}", on_key=True, suggestion=words))
         elif features[row].kind is not Kind.JUDGED:
             why = f"{row} has a value and no status, so nothing can be declared of it"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from servecheck import features, scenario, suites
+from servecheck.asked import probes_digest
 from servecheck.judging import BUILT_IN_CHECKS
 from servecheck.model import Check, Feature, Json
 from servecheck.probe import Probe
@@ -22,7 +23,6 @@ from servecheck.probes import discover
 from servecheck.reference import mutants
 from servecheck.reference.killmatrix import KillMatrix, kill_matrix
 from servecheck.reference.mutants import Harmless, Mutant
-from servecheck.run import probes_digest
 from servecheck.scenario import Scenario
 from servecheck.verdict import FailOn
 

@@ -35,6 +35,7 @@ __all__ = [
     "UpstreamError",
     "UsageError",
     "nearest",
+    "suggested",
 ]
 
 
@@ -107,6 +108,12 @@ class RateLimited(UpstreamError):
     def __init__(self, message: str, again: datetime | None = None) -> None:
         self.again = again
         super().__init__(message)
+
+
+def suggested(name: str, known: Iterable[str], listing: str) -> str:
+    """Return the question whether the nearest known name was meant, or else where ``servecheck list`` has them all."""
+    near = nearest(name, known)
+    return f"did you mean {near!r}?" if near else f"servecheck list {listing} shows all of them"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

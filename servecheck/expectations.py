@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from servecheck import yamlfile
-from servecheck.errors import Problem, ScenarioError, nearest
+from servecheck.errors import Problem, ScenarioError, suggested
 from servecheck.features import is_own
 from servecheck.model import Cell, Comparison, Delta, Feature, Kind, Status
 from servecheck.schema.expectations_v1 import Deviation, ExpectationsV1, ExpectationV1
@@ -90,8 +90,7 @@ def _checked(document: yamlfile.Document, features: Collection[str]) -> tuple[Ex
     for place, entry in enumerate(value.expectations if value else ()):
         at = ("expectations", place, "row")
         if entry.row not in features and not is_own(entry.row):
-            near = nearest(entry.row, features)
-            hint = f"did you mean {near!r}?" if near else "servecheck list features shows all of them"
+            hint = suggested(entry.row, features, "features")
             found.append(document.problem(at, f"unknown row {entry.row!r}", suggestion=hint))
         earlier = seen.setdefault((entry.row, entry.endpoint), place)
         if earlier != place:
@@ -195,7 +194,7 @@ def _met(
     standing = Standing.MATCHED
     if each.until is not None and day > each.until:
         standing, why = Standing.EXPIRED, f"accepted until {each.until}; {_now(seen)}"
-    elif cell is None or cell.status is Status.SKIPPED or kinds.get(each.row) is Kind.PROPERTY:
+    elif cell is None or (cell.status is Status.SKIPPED and seen is None) or kinds.get(each.row) is Kind.PROPERTY:
         standing, why = Standing.NOT_RUN, cell.reason if cell is not None else "the run ended before this row"
     elif seen is None:
         standing = Standing.INTERMITTENT if each.intermittent else Standing.STALE
@@ -218,6 +217,8 @@ def _seen(
     if compared is not None and compared.delta is Delta.DRIFT:
         return Deviation.DRIFT, compared.why
     cell = next((cell for cell in cells if (cell.feature, cell.endpoint) == (feature, endpoint)), None)
+    if cell is not None and cell.lacks and compared is not None and compared.side == endpoint:
+        return Deviation.UNSUPPORTED, compared.why
     if cell is None or cell.status is Status.SKIPPED:
         return None, ""
     if cell.status is not Status.SUPPORTED:

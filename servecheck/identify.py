@@ -171,7 +171,7 @@ def fits(feature: str, kind: str) -> tuple[bool, str]:
     if feature in _ANY_KIND_ROWS:
         return True, ""
     groups, why = _GROUPS_OF_KIND.get(kind, (None, ""))
-    return (True, "") if groups is None or group in groups else (False, f"this endpoint {why}")
+    return (True, "") if groups is None or group in groups else (False, f"this endpoint is of another kind: it {why}")
 
 
 def precision_in_name(name: str) -> str:

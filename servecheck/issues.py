@@ -81,6 +81,8 @@ _WORDS: tuple[tuple[str, str], ...] = (
 )
 """What people write of a row, first that fits; a row that nothing stands for is not searched."""
 
+_ACTIVE = re.compile(r"-A\d+(\.\d+)?B(?![A-Za-z0-9])", re.IGNORECASE)
+"""How the names of models of experts say how many parameters are active."""
 _ENDS = re.compile(r"(For[A-Z]\w*|LMHeadModel|Model)$")
 
 
@@ -93,8 +95,12 @@ class Term:
     rows: tuple[str, ...] = ()
 
     def is_in(self, text: str) -> bool:
-        """Tell whether a text has these words as words: qwen3 is not in qwen3.5, and is in Qwen3-32B."""
-        return re.search(rf"(?<![a-z0-9]){re.escape(self.text.lower())}(?![a-z0-9]|\.\d)", text.lower()) is not None
+        """Tell whether a text has these words as words: qwen3 is not in qwen3.5, and is in Qwen3-32B.
+
+        Between words of one term may stand a space, a dash, a line or nothing: people write Qwen3-MoE and qwen3_moe.
+        """
+        words = "[ _-]?".join(map(re.escape, self.text.lower().split(" ")))
+        return re.search(rf"(?<![a-z0-9]){words}(?![a-z0-9]|\.\d)", text.lower()) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,18 +169,22 @@ def architecture_terms(*, model: str | None = None, config: Mapping[str, Any] | 
         named = config.get("architectures")
         for name in named if isinstance(named, list) else []:
             if isinstance(name, str) and name:
-                found += [name, _ENDS.sub("", name)]
+                base = _ENDS.sub("", name)
+                found += [name, base, *([f"{base[:-3]} MoE"] if base.endswith(("Moe", "MoE")) else [])]
         kind = config.get("model_type")
         if isinstance(kind, str):
             found.append(kind)
     elif model:
         name = model.rstrip("/").rpartition("/")[2]
         family = re.match(r"[A-Za-z][A-Za-z-]*?[-_]?\d+(?:\.\d+)*(?![A-Za-z0-9])|[A-Za-z][A-Za-z-]*", name)
-        found += [name, *([family[0].rstrip("-_")] if family else [])]
+        if family:
+            found += [f"{family[0].rstrip('-_')} MoE"] if _ACTIVE.search(name) else []
+            found.append(family[0].rstrip("-_"))
+        found.insert(0, name)
     kept: dict[str, str] = {}
     for text in found:
         if len(text) > 2:
-            kept.setdefault(re.sub(r"[^a-z0-9.]", "", text.lower()), text)
+            kept.setdefault(re.sub(r"[^a-z0-9. ]", "", text.lower()), text)
     return tuple(Term(text=text, kind="architecture") for text in kept.values())
 
 

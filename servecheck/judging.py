@@ -27,8 +27,8 @@ from servecheck.model import (
 from servecheck.probe import Params, Probe
 from servecheck.read import gateway, reply
 from servecheck.read.text import seconds
+from servecheck.rollup import MEASURED, trial_status
 from servecheck.scenario import Scenario
-from servecheck.verdict import MEASURED, trial_status
 
 __all__ = ["BUILT_IN_CHECKS", "HANGS_NOT", "STAYS_HEALTHY", "Canaries", "is_anomaly", "judge", "settle_hangs"]
 
@@ -227,7 +227,7 @@ def _trial(
     senseless = next((item for item in raw if isinstance(item, NotApplicable)), None)
     if senseless is not None and not levelled:  # a finding says that there was something to judge
         skip = SkipCode.NOT_APPLICABLE
-        return Trial(case=case, status=Status.SKIPPED, reason=senseless.why, skip_code=skip)
+        return Trial(case=case, status=Status.SKIPPED, reason=senseless.why, skip_code=skip, lacks=senseless.lacks)
     if not levelled and probe.contrast is not None:
         # One side of a comparison: a judge that objects to nothing has its figures, and the contrast reads them.
         return Trial(case=case, status=Status.SUPPORTED, reason=MEASURED)

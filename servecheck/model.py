@@ -367,9 +367,13 @@ class Observed:
 class NotApplicable:
     """What a judge yields alone where the replies show that the row makes no sense here, such as a model that does not
     reason; ``why`` is the evidence in words. The trial is then ``skipped (not-applicable)``.
+
+    ``lacks`` are the exchanges that show that the endpoint has nothing of the kind, such as a 404 for the whole route:
+    beside an endpoint that has it, that is a refusal and no decision of ours.
     """
 
     why: str
+    lacks: Evidence = ()
 
 
 class FaultKind(StrEnum):
@@ -415,6 +419,7 @@ class Trial:
     fault: Fault | None = None
     skip_code: str | None = None
     notes: tuple[str, ...] = ()
+    lacks: Evidence = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,7 +427,8 @@ class Cell:
     """Feature × endpoint: a status, a reason, its evidence. ``value`` and ``how`` belong to property rows.
 
     A property row carries no judged status: with a value its ``status`` is ``supported``, which says only that the
-    value is known, and everything that counts must leave rows alone whose ``kind`` is not ``judged``.
+    value is known, and everything that counts must leave rows alone whose ``kind`` is not ``judged``. ``lacks`` are the
+    exchanges that show that the endpoint has nothing of a row that is left out, see :class:`NotApplicable`.
     """
 
     feature: str
@@ -440,6 +446,12 @@ class Cell:
     notes: tuple[str, ...] = ()
     known_issues: tuple[str, ...] = ()
     parts: str = ""
+    lacks: Evidence = ()
+
+    @property
+    def word(self) -> str:
+        """The status, as it is said beside another endpoint's."""
+        return "not offered" if self.lacks else self.status.value
 
     @property
     def tally(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from servecheck.compare import BEST_FIRST
 from servecheck.model import DECIDED, Comparison, Delta, Finding, Level, Outcome, Status, Trial
-from servecheck.verdict import OUTCOMES, WORST_FIRST
+from servecheck.rollup import OUTCOMES, WORST_FIRST
 from servecheck.workload import SCHEMA, Planned, PlannedItem
 
 __all__ = [

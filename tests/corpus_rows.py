@@ -13,7 +13,7 @@ from servecheck import features, scenario
 from servecheck.model import Outcome, Trial
 from servecheck.probes import discover
 from servecheck.reference import mutants
-from servecheck.reference.killmatrix import served, trials_on
+from servecheck.reference.killmatrix import beside, served, trials_on
 from tests.replay import ENTRIES, Entry, Replay
 
 __all__ = ["MEANING", "MISSED", "ROWS", "Tried", "active", "caught", "flagged", "harmless", "page", "results", "tried"]
@@ -242,7 +242,8 @@ def _by_mutants(entry: Entry, rows: Sequence[str]) -> Tried:
     for each in _of(rows):
         for variant in known.get(each.probe, ((), ()))[0]:
             if variant.source == entry.source:
-                trials = trials_on(served(variant, variant.models[0]), discover(), [each])
+                left = beside(variant, variant.models[0])
+                trials = trials_on(served(variant, variant.models[0]), discover(), [each], left=left)
                 said = [(each.feature, one.check, one.outcome.value) for trial in trials for one in trial.findings]
                 mine = [one for one in said if (one[1], one[2]) in {(c, o.value) for c, o in variant.trips}]
                 if mine:

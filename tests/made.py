@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from servecheck.model import Chunk, Ending, Exchange, Finding, Fingerprint, How, Known, Outcome, Transcript
+from servecheck.model import Chunk, Ending, Exchange, Finding, Fingerprint, How, Known, Mode, Outcome, Transcript
 from servecheck.probe import Judgement
 
 MODEL = "tiny"
@@ -127,6 +127,15 @@ def said(findings: Judgement) -> dict[str, Outcome]:
     for finding in only(findings):
         assert found.setdefault(finding.check, finding.outcome) is finding.outcome, f"{finding.check} says two things"
     return found
+
+
+def outcomes(findings: Judgement, check: str, *modes: Mode) -> set[Outcome]:
+    """Return what was said of one check, in these modes or in all, arms that were not sent left aside."""
+    return {
+        one.outcome
+        for one in only(findings)
+        if one.check == check and one.mode in (modes or Mode) and "not sent" not in one.why
+    }
 
 
 def not_held(findings: Judgement) -> dict[str, Outcome]:

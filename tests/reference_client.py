@@ -1,4 +1,4 @@
-"""A client for reference servers in memory, under virtual time."""
+"""A client for reference servers in memory, under virtual time, and what their tests ask; no tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,38 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import httpx
+import pytest
 
+from servecheck.reference.models import MODELS
 from servecheck.reference.server import ReferenceServer
 from servecheck.reference.virtual import run
 from servecheck.wire.memory import MemoryTransport
 
-__all__ = ["Client", "ask", "talk", "user"]
+__all__ = ["SEA", "STORY", "WEATHER", "Client", "ask", "every_model", "serve", "talk", "user"]
 
 T = TypeVar("T")
+
+SEA = "Write a short poem about the sea."
+STORY = "Tell me a long story about a sailor."
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Look up the weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "unit": {"enum": ["celsius", "kelvin"]}},
+            "required": ["city", "unit"],
+            "additionalProperties": False,
+        },
+    },
+}
+every_model = pytest.mark.parametrize("language", MODELS)
+
+
+def serve(language: str = "obedient", **config: Any) -> ReferenceServer:
+    """Return the right server, speaking with one of its models."""
+    return ReferenceServer(language=language, **config)
 
 
 def user(text: str) -> list[dict[str, Any]]:

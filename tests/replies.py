@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from servecheck.model import Chunk, Ending, Exchange, Finding, Fingerprint, How, Json, Known, Outcome, Transcript
@@ -62,6 +62,24 @@ def chat(
     return reply(step, {"choices": [choice], **usage(prompt, completion)}, request=request)
 
 
+def answer(
+    text: str | None = "", *, finish: str | None = "stop", reasoning: str = "", calls: Sequence[Json] = ()
+) -> dict[str, Json]:
+    """Return the body of a whole chat reply with one choice."""
+    message: dict[str, Json] = {"role": "assistant", "content": text}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if calls:
+        message["tool_calls"] = list(calls)
+    return {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
+
+
+def event(finish: str | None = None, **delta: Json) -> dict[str, Json]:
+    """Return one chunk of a streamed chat reply."""
+    choice: Json = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"object": "chat.completion.chunk", "choices": [choice]}
+
+
 def completion(
     step: str, *texts: str, finish: str | None = "length", prompt: int | None = 5, made: int | None = 4
 ) -> Exchange:
@@ -84,10 +102,14 @@ def chat_stream(step: str, *pieces: str, finish: str = "stop", request: Json = N
 
 
 def refusal(
-    step: str, message: str = "not supported", status: int = 400, path: str = "/v1/chat/completions"
+    step: str,
+    message: str = "not supported",
+    status: int = 400,
+    path: str = "/v1/chat/completions",
+    request: Json = None,
 ) -> Exchange:
     """Return a reply that refuses."""
-    return reply(step, {"error": {"message": message}}, path=path, status=status)
+    return reply(step, {"error": {"message": message}}, path=path, status=status, request=request)
 
 
 def transcript(*exchanges: Exchange, **fingerprint: str) -> Transcript:
@@ -99,6 +121,11 @@ def transcript(*exchanges: Exchange, **fingerprint: str) -> Transcript:
 def said(judgement: Judgement, check: str) -> list[Outcome]:
     """Return what a judge said of one check, in its order."""
     return [each.outcome for each in judgement if isinstance(each, Finding) and each.check == check]
+
+
+def outcomes(judgement: Judgement, check: str) -> set[Outcome]:
+    """Return what a judge said of one check, over all routes and modes."""
+    return {each.outcome for each in judgement if isinstance(each, Finding) and each.check == check}
 
 
 def why(judgement: Judgement, check: str) -> str:

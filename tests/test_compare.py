@@ -108,6 +108,36 @@ def test_the_table_is_complete():
     assert len([*pairs()]) == len(Status) ** 2
 
 
+@pytest.mark.parametrize(
+    ("status", "delta", "side"),
+    [
+        (SUPPORTED, Delta.BEHIND, "tpu"),
+        (Status.DEGRADED, Delta.BEHIND, "tpu"),
+        (Status.FLAKY, Delta.BEHIND, "tpu"),
+        (Status.UNSUPPORTED, Delta.SAME, None),
+        (Status.IGNORED, Delta.BEHIND, "gpu"),
+        (BROKEN, Delta.BEHIND, "gpu"),
+        (Status.INCONCLUSIVE, Delta.UNCLEAR, None),
+        (Status.ERROR, Delta.UNCLEAR, None),
+    ],
+)
+def test_what_an_endpoint_has_nothing_of_counts_as_refused_beside_one_that_was_judged(status, delta, side):
+    without = replace(row("embeddings.basic", "tpu", SKIPPED), reason="no such route", lacks=("t1",))
+    cells = [row("embeddings.basic", "gpu", status), without]
+    (found,) = compare(cells, FEATURES, left="gpu", right="tpu", fingerprints={})
+    (turned,) = compare(cells, FEATURES, left="tpu", right="gpu", fingerprints={})
+    assert (found.delta, found.side) == (turned.delta, turned.side) == (delta, side)
+    if side == "tpu":
+        assert found.why == f"{status} on gpu, not offered on tpu: no such route"
+        assert found.evidence == ("t1",)
+
+
+def test_what_no_endpoint_has_is_not_compared_and_what_we_left_out_is_unclear():
+    without = [replace(row("embeddings.basic", name, SKIPPED), lacks=(name,)) for name in ("gpu", "tpu")]
+    assert compare(without, FEATURES, left="gpu", right="tpu", fingerprints={}) == ()
+    assert between(SUPPORTED, SKIPPED, feature="embeddings.basic").delta is Delta.UNCLEAR
+
+
 def test_why_gives_the_reason_of_the_worse_side():
     assert between(SUPPORTED, BROKEN).why == "supported on gpu, broken on tpu: why broken"
     assert between(BROKEN, SUPPORTED).why == "broken on gpu, supported on tpu: why broken"

@@ -94,7 +94,7 @@ def test_a_run_knows_the_instrument_check_of_its_own_probes_only():
 
 def test_every_check_has_a_heading_that_is_its_anchor():
     headings = re.findall(r"^## (.+)$", PAGES["checks.md"], re.MULTILINE)
-    assert sorted(check.id for _, check in cli._checks()) == headings
+    assert sorted(check.id for _, check in cli.listing.checks()) == headings
     assert len(set(headings)) == len(headings)
 
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from statistics import median
 from typing import Any
 
-from servecheck.model import Endpoint, Exchange, Fingerprint
+from servecheck.model import Endpoint, Exchange
 from servecheck.reference import virtual
 from servecheck.reference.asgi import Event
 from servecheck.reference.mock import background
 from servecheck.reference.server import ReferenceServer
 from servecheck.wire.memory import MemoryTransport
-from servecheck.wire.session import WireSession
 from servecheck.wire.transport import Transport
+from tests.sessions import session_of
 
 STREAMS = 16
 
@@ -53,17 +53,7 @@ def lags(server: Notes, exchanges: list[Exchange], began: float) -> list[float]:
 async def streamed(endpoint: Endpoint, transport: Transport) -> tuple[list[Exchange], float]:
     """Run many streams at once and return them with the loop's time at the beginning."""
     began = asyncio.get_running_loop().time()
-    numbers = iter(range(1000))
-    session = WireSession(
-        endpoint,
-        transport,
-        fingerprint=Fingerprint(fields={}),
-        record=lambda _: None,
-        next_id=lambda: f"x{next(numbers)}",
-        began=began,
-        seed="clocks",
-        deadline=30.0,
-    )
+    session = session_of(endpoint, transport, began=began, seed="clocks", deadline=30.0)
     body: dict[str, Any] = {"max_tokens": 24, "temperature": 0, "stream": True, "ignore_eos": True}
     steps = [
         session.chat(f"stream-{number}", {"messages": [{"role": "user", "content": session.nonce()}], **body})

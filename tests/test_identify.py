@@ -14,8 +14,8 @@ from servecheck import identify
 from servecheck.model import Chunk, Endpoint, Exchange, Fingerprint, How
 from servecheck.reference.asgi import Receive, Reply, Request, Scope, Send, asgi, json_reply
 from servecheck.wire.memory import MemoryTransport
-from servecheck.wire.session import WireSession
 from servecheck.wire.transport import Transport
+from tests.sessions import session_of
 
 ENDPOINT = Endpoint(name="it", base_url="http://127.0.0.1:1/v1", api_key_env="")
 
@@ -454,18 +454,7 @@ def asked_of(routes: Mapping[str, object]) -> tuple[list[str], dict[str, Exchang
 
     async def go() -> dict[str, Exchange]:
         async with Transport(ENDPOINT, app=MemoryTransport(Server())) as transport:
-            numbers = iter(range(100))
-            session = WireSession(
-                ENDPOINT,
-                transport,
-                fingerprint=Fingerprint(fields={}),
-                record=lambda _: None,
-                next_id=lambda: f"x{next(numbers)}",
-                began=0.0,
-                seed="s",
-                deadline=5.0,
-            )
-            return await identify.ask(session)
+            return await identify.ask(session_of(ENDPOINT, transport))
 
     asked = asyncio.run(go())
     return paths, asked

@@ -30,7 +30,7 @@ def texts(terms: tuple[Term, ...]) -> list[str]:
     [
         (
             {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe"},
-            ["Qwen3MoeForCausalLM", "Qwen3Moe"],
+            ["Qwen3MoeForCausalLM", "Qwen3Moe", "Qwen3 MoE"],
         ),
         (
             {"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4_text"},
@@ -48,6 +48,7 @@ def test_a_config_says_what_an_architecture_is_called(config, expected):
     ("model", "expected"),
     [
         ("Qwen/Qwen3-32B", ["Qwen3-32B", "Qwen3"]),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", ["Qwen3-30B-A3B-Instruct-2507", "Qwen3 MoE", "Qwen3"]),
         ("Qwen/Qwen3.5-9B", ["Qwen3.5-9B", "Qwen3.5"]),
         ("google/gemma-4-31B-it", ["gemma-4-31B-it", "gemma-4"]),
         ("meta-llama/Llama-3.1-8B-Instruct", ["Llama-3.1-8B-Instruct", "Llama-3.1"]),
@@ -66,6 +67,10 @@ def test_of_a_name_the_family_is_a_guess(model, expected):
         ("Qwen3", "QWEN3 hangs.", True),
         ("Qwen3", "Qwen3.5 hangs", False),
         ("Qwen3", "Qwen3Moe hangs", False),
+        ("Qwen3 MoE", "support Qwen3 MoE models", True),
+        ("Qwen3 MoE", "qwen3_moe and Qwen3-MoE", True),
+        ("Qwen3 MoE", "Qwen3MoeForCausalLM", False),
+        ("Qwen3 MoE", "Qwen3 and MoE kernels", False),
         ("min_p", "`min_p` ignored", True),
         ("min_p", "admin_port", False),
     ],

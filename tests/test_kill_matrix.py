@@ -12,7 +12,7 @@ from servecheck.judging import BUILT_IN_CHECKS
 from servecheck.model import Finding, Outcome, SkipCode, Status, Trial
 from servecheck.probes import discover
 from servecheck.reference import mutants
-from servecheck.reference.killmatrix import KillMatrix, kill_matrix, served, trials_on
+from servecheck.reference.killmatrix import KillMatrix, beside, kill_matrix, served, trials_on
 from servecheck.reference.models import MODELS, Obedient, Reasoning
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
@@ -41,7 +41,7 @@ ODDITIES = [
 
 def tried(probe: str, variant: Mutant | Harmless, model: str) -> tuple[Trial, ...]:
     mine = [each for each in SCENARIOS if each.probe == probe]
-    return trials_on(served(variant, model), PROBES, mine)
+    return trials_on(served(variant, model), PROBES, mine, left=beside(variant, model))
 
 
 def checks_of(probe: str) -> set[str]:

@@ -16,9 +16,9 @@ from servecheck.reference.killmatrix import trials_on
 from servecheck.reference.server import ReferenceServer
 from servecheck.scenario import builtin_dir, load
 from servecheck.wire.memory import MemoryTransport
-from servecheck.wire.session import WireSession
 from servecheck.wire.transport import Transport
 from tests.handmade import answer, made, transcript
+from tests.sessions import session_of
 
 DENIED = {"error": "Unauthorized"}
 ENDPOINT = Endpoint(name="it", base_url="http://127.0.0.1:1/v1", api_key_env="KEY")
@@ -166,16 +166,7 @@ def sent(**call: object) -> Exchange:
         endpoint = replace(ENDPOINT, header_envs=(("X-Team", "TEAM"), ("x-api-key", "KEY")))
         app = MemoryTransport(ReferenceServer(api_key="the-right-key"))
         async with Transport(endpoint, secrets=secrets, key_env="KEY", app=app) as transport:
-            session = WireSession(
-                endpoint,
-                transport,
-                fingerprint=Fingerprint(fields={}),
-                record=lambda _: None,
-                next_id=lambda: "x1",
-                began=0.0,
-                seed="s",
-                deadline=5.0,
-            )
+            session = session_of(endpoint, transport)
             return await session.without_key("step", "GET", "/models", **call)  # type: ignore[arg-type]
 
     return asyncio.run(go())

@@ -7,7 +7,9 @@ import pytest
 from servecheck.model import Ending, Exchange, Json, Outcome
 from servecheck.probes._schemas import with_nonce
 from servecheck.probes.json_schema import PROBE, JsonSchemaParams
-from tests.exchanges import answer, exchange, outcomes, refusal, transcript, whys
+from tests.replies import answer, outcomes, refusal, transcript
+from tests.replies import reply as exchange
+from tests.replies import why as whys
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
 REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
@@ -95,7 +97,7 @@ def test_room_that_is_refused_says_nothing_of_the_schema() -> None:
     ("expected", "control"),
     [
         pytest.param(REFUSED, PROSE, id="answered"),
-        pytest.param(UNDETERMINED, refusal("control", 404), id="refused too"),
+        pytest.param(UNDETERMINED, refusal("control", status=404), id="refused too"),
         pytest.param(UNDETERMINED, exchange("control", b"oops", status=500), id="failed"),
     ],
 )
@@ -105,7 +107,7 @@ def test_a_refusal_counts_where_the_control_was(expected: Outcome, control: Exch
 
 @pytest.mark.parametrize("status", [401, 404, 422, 501])
 def test_every_clear_no_is_a_refusal(status: int) -> None:
-    assert judged(PROSE, refusal("greedy", status, request=REQUEST)) == {REFUSED}
+    assert judged(PROSE, refusal("greedy", status=status, request=REQUEST)) == {REFUSED}
 
 
 @pytest.mark.parametrize(

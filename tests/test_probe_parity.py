@@ -10,6 +10,7 @@ import pytest
 
 from servecheck import features, scenario
 from servecheck.compare import compare, contrasted
+from servecheck.join import join
 from servecheck.judging import Canaries, judge
 from servecheck.model import Case, Delta, Endpoint, Finding, Outcome, Status, Transcript
 from servecheck.parity import STEPS
@@ -21,21 +22,36 @@ from servecheck.probes._texts import PASSAGES, texts
 from servecheck.probes.parity_answers import QUESTIONS
 from servecheck.probes.parity_forced import PROBE as FORCED
 from servecheck.probes.parity_walk import PROBE as WALK
+from servecheck.reference.asgi import Request
+from servecheck.reference.fields import ApiError
+from servecheck.reference.killmatrix import trials_on
 from servecheck.reference.mutants.parity_forced import (
+    GrowsWithContext,
     LogitsOnePercentOff,
     OtherKernels,
     QuantizedCache,
     WrongBeyondTheChunk,
 )
-from servecheck.reference.mutants.parity_tokens import DateInEveryChat, OwnSystemMessage
+from servecheck.reference.mutants.parity_tokens import (
+    AsksForToday,
+    DateAhead,
+    DateBehind,
+    DateInEveryChat,
+    DateOfTheTemplate,
+    OwnSystemMessage,
+    RendersTemplates,
+    ShowsNoPrompt,
+)
 from servecheck.reference.mutants.parity_walk import AfterTheChoice, ScalesByTemperature
-from servecheck.reference.power import filled, self_comparisons
+from servecheck.reference.power import filled, self_comparisons, whole_self_comparisons
 from servecheck.reference.server import ReferenceServer
+from servecheck.run import read_back
 from servecheck.scenario import Scenario
 from servecheck.verdict import MEASURED
 from tests.cells import row
+from tests.lab import Lab
 from tests.made import exchange, only, transcript
-from tests.trying import trials_of
+from tests.trying import builtin, trials_of
 
 _ONE = (Endpoint(name="one", base_url="http://one/v1"),)
 _TWO = (*_ONE, Endpoint(name="two", base_url="http://two/v1"))
@@ -53,22 +69,74 @@ def said(probe: str, server: ReferenceServer) -> dict[str, Finding]:
 # --------------------------------------------------------------------------- the words
 
 
+_ALL = "504 positions of 21 texts, along the reference's greedy text: mean KL"
+_CERTAIN = "top-1 agrees at 504 of 504 outside near-ties (99.2% to 100.0%), mutual top-5 at 504 of 504"
+
+
 @pytest.mark.parametrize(
     ("server", "outcome", "words"),
     [
-        (ReferenceServer, Outcome.HELD, "mean KL 0 (0 to 0) nat"),
-        (OtherKernels, Outcome.HELD, "top-1 agrees at 504 of 504 outside near-ties"),
-        (LogitsOnePercentOff, Outcome.VIOLATED, "KL beyond own noise and margin: 504 positions of 21 texts"),
-        (QuantizedCache, Outcome.VIOLATED, "KL"),
-        (AfterTheChoice, Outcome.UNDETERMINED, "before the temperature | after the choice was made"),
-        (ScalesByTemperature, Outcome.HELD, "before the temperature | after the temperature"),
+        (ReferenceServer, Outcome.HELD, f"{_ALL} 0 (0 to 0) nat, 0 and 0 in the two directions, {_CERTAIN}"),
+        (OtherKernels, Outcome.HELD, f"{_ALL} 0.00047 (0.00044 to 0.00051) nat"),
+        (
+            LogitsOnePercentOff,
+            Outcome.VIOLATED,
+            (
+                f"KL beyond own noise and margin: {_ALL} 0.0096 (0.0089 to 0.01) nat, 0.0096 and 0.0096 in the two "
+                f"directions, {_CERTAIN}, |Δlogprob| p50 0.053, p95 0.16, p99 0.25, most 0.34, below 0.1 at "
+                "80.2% (76.5% to 83.4%); each against itself, alone and in a batch: KL at most 0, below 0.1 at 100.0% "
+                "or more; margins KL 0.007, below 0.1 70%, top-1 98%, top-5 98%: above every pair of engines with the "
+                "same weights and"
+            ),
+        ),
+        (
+            QuantizedCache,
+            Outcome.VIOLATED,
+            (
+                f"KL and share of close logprobs beyond own noise and margin: {_ALL} 0.019 (0.017 to 0.02) nat, "
+                "0.019 and 0.019 in the two directions, top-1 agrees at 503 of 504 outside near-ties (98.9% to "
+                "100.0%), mutual top-5 at 504 of 504, |Δlogprob| p50 0.074, p95 0.23, p99 0.36, most 0.51, below "
+                "0.1 at 62.9% (58.4% to 67.2%), a clear choice differs first at token 2 (median of 1 texts)"
+            ),
+        ),
+        (
+            WrongBeyondTheChunk,
+            Outcome.VIOLATED,
+            (
+                "KL beyond own noise and margin; most of it at long contexts, see the rule on context length: "
+                f"{_ALL} 0.033 (0.011 to 0.055) nat"
+            ),
+        ),
+        (
+            GrowsWithContext,
+            Outcome.VIOLATED,
+            (
+                "KL beyond own noise and margin; most of it at long contexts, see the rule on context length: "
+                "501 positions of 21 texts, along the reference's greedy text: mean KL 0.045 (0.0094 to 0.081) nat"
+            ),
+        ),
+        (
+            AfterTheChoice,
+            Outcome.UNDETERMINED,
+            (
+                "unlike conditions (log probabilities are before the temperature | after the choice was made): "
+                f"the values are of different things; {_ALL} 4.9 (4.8 to 5) nat"
+            ),
+        ),
+        (
+            ScalesByTemperature,
+            Outcome.HELD,
+            (
+                "unlike conditions (log probabilities are before the temperature | after the temperature): "
+                f"{_ALL} 0 (0 to 0) nat"
+            ),
+        ),
     ],
 )
 def test_a_walk_says_what_is_so(server: type[ReferenceServer], outcome: Outcome, words: str) -> None:
     found = said("parity_walk", server(language="babbling"))[_ALIKE]
 
-    assert found.outcome is outcome
-    assert words in found.why
+    assert (found.outcome, found.why[: len(words)]) == (outcome, words)
 
 
 def test_a_walk_counts_how_far_every_position_lies_apart_and_what_is_noise() -> None:
@@ -82,17 +150,57 @@ def test_a_walk_counts_how_far_every_position_lies_apart_and_what_is_noise() -> 
     assert any(between[2:])
 
 
-def test_unlike_conditions_are_said_first() -> None:
-    found = said("parity_walk", AfterTheChoice(language="babbling"))[_ALIKE]
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (
+            WrongBeyondTheChunk,
+            (
+                "worse with context length: from 512 tokens of context on KL is 0.11 (0.1 to 0.12), before that "
+                "0 (0 to 0) (margin 0.007); 0–127 tokens of context: KL 0 (0 to 0); 128–511 tokens of context: KL 0 "
+                "(0 to 0); 512–1023 tokens of context: KL 0.11 (0.1 to 0.12); 1024–2047 tokens of context: KL "
+                "0.11 (0.11 to 0.12)"
+            ),
+        ),
+        (
+            GrowsWithContext,
+            (
+                "worse with context length: from 1024 tokens of context on KL is 0.088 (0.074 to 0.1), before "
+                "that 0.0026 (0.00059 to 0.0046) (margin 0.007)"
+            ),
+        ),
+    ],
+)
+def test_given_text_tells_where_it_becomes_worse(server: type[ReferenceServer], words: str) -> None:
+    found = said("parity_forced", server(language="babbling"))
 
-    assert found.why.startswith("unlike conditions (log probabilities are before the temperature | after the choice")
+    assert found["alike-across-given-text-at-every-length"].why[: len(words)] == words
+    assert contrasted(found.values()).why[: len(words)] == words
 
 
-def test_what_is_wrong_behind_a_chunk_is_told_by_where_it_begins() -> None:
-    found = said("parity_walk", WrongBeyondTheChunk(language="babbling"))[_LENGTH]
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (
+            WrongBeyondTheChunk,
+            (
+                "worse with context length: from 512 tokens of context on KL is 0.099 (0.087 to 0.11), before that 0 "
+                "(0 to 0) (margin 0.007)"
+            ),
+        ),
+        (
+            GrowsWithContext,
+            (
+                "worse with context length: from 1024 tokens of context on KL is 0.15 (0.051 to 0.24), before "
+                "that 0.0053 (0.0024 to 0.0082) (margin 0.007)"
+            ),
+        ),
+    ],
+)
+def test_what_is_worse_at_long_contexts_is_told_by_where_it_begins(server: type[ReferenceServer], words: str) -> None:
+    found = said("parity_walk", server(language="babbling"))[_LENGTH]
 
-    assert found.outcome is Outcome.VIOLATED
-    assert found.why.startswith("worse with context length: from 512 tokens of context on")
+    assert (found.outcome, found.why[: len(words)]) == (Outcome.VIOLATED, words)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +215,171 @@ def test_a_template_is_told_by_where_it_adds_tokens(server: type[ReferenceServer
 
     assert words in found["same-chat-same-tokens"].why
     assert found["same-text-same-tokens"].outcome is Outcome.HELD
+
+
+# --------------------------------------------------------------------------- a template with a date
+
+_NOON = 1_796_040_000.0
+"""30 November 2026, 12:00 UTC."""
+_A_DAY = 86_400.0
+_WORDS = "the chat template puts today's date in the prompt"
+
+
+def beside(
+    probe: str, left: type[ReferenceServer], right: type[ReferenceServer], *, later: float = 0.0, **config: Any
+) -> dict[str, Finding]:
+    sides = [kind(clock=lambda at=at: at, **config) for kind, at in ((left, _NOON), (right, _NOON + later))]
+    mine = [each for each in builtin() if each.probe == probe]
+    trials = trials_on(sides[1], discover(), mine, left=sides[0])
+    return {finding.check: finding for trial in trials for finding in trial.findings}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "later", "outcome", "words"),
+    [
+        (
+            ReferenceServer,
+            DateInEveryChat,
+            0.0,
+            Outcome.VIOLATED,
+            f"on the candidate {_WORDS} (30 November 2026), on the reference it does not",
+        ),
+        (
+            DateInEveryChat,
+            DateInEveryChat,
+            0.0,
+            Outcome.HELD,
+            f"{_WORDS}: 30 November 2026 on both, so answers may change from day to day",
+        ),
+        (
+            DateInEveryChat,
+            RendersTemplates,
+            0.0,
+            Outcome.HELD,
+            f"{_WORDS}: 30 November 2026 on both, so answers may change from day to day",
+        ),
+        (
+            DateInEveryChat,
+            DateInEveryChat,
+            _A_DAY,
+            Outcome.UNDETERMINED,
+            (
+                f"{_WORDS}: 30 November 2026 | 01 December 2026, since the two were asked on different days; "
+                "ask both on one day to compare them"
+            ),
+        ),
+        (
+            DateBehind,
+            DateAhead,
+            0.0,
+            Outcome.VIOLATED,
+            (
+                f"{_WORDS}: 29 November 2026 | 01 December 2026, which is no matter of when they were asked: their "
+                "clocks or time zones differ"
+            ),
+        ),
+    ],
+)
+def test_the_date_of_the_day_in_a_template_is_noticed(
+    left: type[ReferenceServer], right: type[ReferenceServer], later: float, outcome: Outcome, words: str
+) -> None:
+    found = beside("parity_tokens", left, right, later=later)["same-chat-same-date"]
+
+    assert (found.outcome, found.why) == (outcome, words)
+    assert found.evidence
+
+
+def test_it_is_what_the_row_says_first() -> None:
+    for right in (ReferenceServer, DateInEveryChat):
+        said = contrasted(beside("parity_tokens", DateInEveryChat, right).values()).why
+
+        assert _WORDS in said
+
+
+def test_a_date_that_makes_prompts_longer_on_another_day_is_no_drift() -> None:
+    found = beside("parity_tokens", DateInEveryChat, DateInEveryChat, later=_A_DAY)
+
+    assert contrasted(found.values()).delta is Delta.UNCLEAR
+    assert found["same-chat-same-tokens"].why.endswith("of different days, which alone may be the reason")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "words"),
+    [
+        (ReferenceServer, ReferenceServer, "10 of 10 chats have as many prompt tokens on both"),
+        (DateOfTheTemplate, DateOfTheTemplate, "10 of 10 chats have as many prompt tokens on both"),
+        (
+            ReferenceServer,
+            AsksForToday,
+            (
+                "10 of 10 chats have as many prompt tokens on both; the chat template of the candidate can put today's "
+                "date in a prompt"
+            ),
+        ),
+        (
+            DateInEveryChat,
+            ShowsNoPrompt,
+            (
+                "10 of 10 chats have as many prompt tokens on both; on the reference the chat template puts today's "
+                "date in the prompt (30 November 2026), the candidate does not show its prompts"
+            ),
+        ),
+        (
+            ShowsNoPrompt,
+            ShowsNoPrompt,
+            (
+                "10 of 10 chats have as many prompt tokens on both; neither shows its prompts, so a date in both chat "
+                "templates would go unnoticed"
+            ),
+        ),
+    ],
+)
+def test_what_does_not_change_from_day_to_day_and_what_cannot_be_seen(
+    left: type[ReferenceServer], right: type[ReferenceServer], words: str
+) -> None:
+    found = beside("parity_tokens", left, right)
+
+    assert "same-chat-same-date" not in found
+    assert found["same-chat-same-tokens"].why == words
+
+
+@pytest.mark.parametrize("check", ["greedy-answers-agree", "answers-end-for-the-same-reasons", "answers-are-as-long"])
+def test_the_date_is_the_first_condition_of_what_is_compared_on_chats(check: str) -> None:
+    today = beside("parity_answers", DateInEveryChat, DateInEveryChat, language="babbling")[check]
+    later = beside("parity_answers", DateInEveryChat, DateInEveryChat, later=_A_DAY, language="babbling")[check]
+
+    assert today.outcome is Outcome.HELD
+    assert today.why.startswith(f"true of one day only ({_WORDS}: 30 November 2026 on both): ")
+    assert later.outcome is Outcome.UNDETERMINED
+    assert later.why.startswith(
+        f"unlike conditions ({_WORDS}: 30 November 2026 | 01 December 2026, since the two were asked on different days;"
+    )
+
+
+def test_runs_of_two_days_are_unclear_and_say_why(tmp_path: Path) -> None:
+    mine = [each for each in builtin() if each.probe in ("parity_tokens", "parity_answers")]
+    for name, at in (("a", _NOON), ("b", _NOON + _A_DAY)):
+        server = DateInEveryChat(clock=lambda at=at: at, language="babbling")
+        Lab(tmp_path / name, {name: server}, mine, [*discover().values()], trials=1).run()
+    join(str(tmp_path / "a"), str(tmp_path / "b"), tmp_path / "both")
+    found = {each.feature: each for each in read_back(tmp_path / "both", discover()).comparisons}
+
+    assert {each.delta for each in found.values()} == {Delta.UNCLEAR}
+    assert found["parity.tokens"].why.startswith(f"{_WORDS}: 30 November 2026 | 01 December 2026, since the two were")
+    assert all(_WORDS in each.why[:100] for each in found.values())
+
+
+class ChatOnly(DateInEveryChat):
+    """Has no completions route."""
+
+    async def reply_completions(self, request: Request) -> Any:
+        raise ApiError("no route", status=404)
+
+
+def test_a_walk_on_chats_says_it_too() -> None:
+    found = beside("parity_walk", ChatOnly, ChatOnly, language="babbling")[_ALIKE]
+
+    assert found.why.startswith(f"true of one day only ({_WORDS}: 30 November 2026 on both): ")
 
 
 def test_a_server_beside_itself_is_never_behind_and_never_drifts() -> None:
@@ -316,6 +589,14 @@ def test_the_reference_is_asked_once_and_counts_as_measured() -> None:
         assert (found.status, found.reason) == (Status.SUPPORTED, MEASURED)
 
 
+def test_a_whole_comparison_of_a_right_server_with_itself_is_the_same() -> None:
+    (rows,) = whole_self_comparisons(pairs=1)
+
+    assert len(rows) > 50
+    assert {each.feature for each in rows} >= {"chat.basic", "parity.tokens", "parity.greedy", "parity.finish"}
+    assert {each.delta for each in rows} <= {Delta.SAME, Delta.UNCLEAR}
+
+
 def test_figures_go_between_their_markers_and_the_prose_stays() -> None:
     page = "before\n<!-- walk -->\nold\n<!-- /walk -->\nafter\n"
 
@@ -327,4 +608,4 @@ def test_the_page_says_what_the_margins_are() -> None:
     margin = WALK.params().margin
 
     assert f"| *margin* | *{margin.kl:g}* | *{margin.clear:g}* | *{margin.close:.2f}* |" in page
-    assert all(f"<!-- {name} -->\n" in page for name in ("alarms", "walk", "forced"))
+    assert all(f"<!-- {name} -->\n" in page for name in ("alarms", "whole", "walk", "forced"))

@@ -6,7 +6,9 @@ import pytest
 
 from servecheck.model import Ending, Exchange, Outcome
 from servecheck.probes.sampling_seed import PROBE, SamplingSeedParams
-from tests.exchanges import answer, exchange, outcomes, refusal, transcript, whys
+from tests.replies import answer, outcomes, refusal, transcript
+from tests.replies import reply as exchange
+from tests.replies import why as whys
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
 REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
@@ -70,7 +72,7 @@ def test_a_seed_that_is_refused_once_is_a_refusal() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        pytest.param(refusal("seed-b", 500), id="500"),
+        pytest.param(refusal("seed-b", status=500), id="500"),
         pytest.param(exchange("seed-b", answer("b"), ending=Ending.TRUNCATED), id="a cut"),
         pytest.param(exchange("seed-b", b"null"), id="no object"),
         pytest.param(exchange("seed-b", b""), id="no byte"),
@@ -83,13 +85,13 @@ def test_a_reply_that_is_none_is_a_fault(reply: Exchange) -> None:
 
 
 def test_free_draws_that_failed_do_not_speak_against_a_seed() -> None:
-    failed = [refusal(step, 500) for step in STEPS[:2]]
+    failed = [refusal(step, status=500) for step in STEPS[:2]]
 
     assert judged(*failed, *draws("uvaba")[2:]) == {SAME: HELD, OTHER: HELD}
 
 
 def test_a_seed_that_changes_nothing_is_not_judged_without_free_draws() -> None:
-    failed = [refusal(step, 500) for step in STEPS[:2]]
+    failed = [refusal(step, status=500) for step in STEPS[:2]]
 
     assert judged(*failed, *draws("uvaaa")[2:]) == {SAME: UNDETERMINED}
 

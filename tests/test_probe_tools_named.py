@@ -8,7 +8,7 @@ import pytest
 
 from servecheck.model import Exchange, Json, Mode, Outcome
 from servecheck.probes.tools_named import PROBE, ToolsNamedParams
-from tests.made import exchange, failure, only, refusal, transcript, whole
+from tests.made import exchange, failure, outcomes, refusal, transcript, whole
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
 REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
@@ -40,12 +40,7 @@ CONTROL = exchange("control", whole("I am well."), request={})
 
 
 def judged(check: str, *exchanges: Exchange, control: Exchange = CONTROL) -> set[Outcome]:
-    findings = only(PROBE.judge(transcript(control, *exchanges), ToolsNamedParams()))
-    return {
-        each.outcome
-        for each in findings
-        if each.check == check and each.mode is Mode.NON_STREAM and "not sent" not in each.why
-    }
+    return outcomes(PROBE.judge(transcript(control, *exchanges), ToolsNamedParams()), check, Mode.NON_STREAM)
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])

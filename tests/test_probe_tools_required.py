@@ -8,7 +8,9 @@ import pytest
 
 from servecheck.model import Exchange, Finding, Json, Mode, Outcome
 from servecheck.probes.tools_required import PROBE, ToolsRequiredParams
-from tests.exchanges import answer, event, exchange, outcomes, refusal, streamed, transcript, whys
+from tests.replies import answer, event, outcomes, refusal, streamed, transcript
+from tests.replies import reply as exchange
+from tests.replies import why as whys
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
 REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
@@ -169,8 +171,8 @@ def test_a_stream_is_joined_and_its_id_must_not_change() -> None:
     steady = [event(tool_calls=[named]), event(tool_calls=[delta(ARGUMENTS[:5])])]
     last = event(tool_calls=[delta(ARGUMENTS[5:])])
     changed = event(tool_calls=[delta(ARGUMENTS[5:], id="call_2")])
-    right = streamed("stream", [*steady, last, event("tool_calls")], request=REQUEST)
-    wrong = streamed("stream", [*steady, changed, event("tool_calls")], request=REQUEST)
+    right = streamed("stream", *steady, last, event("tool_calls"), request=REQUEST)
+    wrong = streamed("stream", *steady, changed, event("tool_calls"), request=REQUEST)
 
     assert judged(ID, right, mode=Mode.STREAM) == judged(LOOSE, right, mode=Mode.STREAM) == {HELD}
     assert judged(ID, wrong, mode=Mode.STREAM) == {VIOLATED}
@@ -181,17 +183,17 @@ def test_a_stream_is_joined_and_its_id_must_not_change() -> None:
     [(REFUSED, 400), (REFUSED, "400"), (REFUSED, 501), (VIOLATED, 500), (VIOLATED, None), (VIOLATED, "invalid")],
 )
 def test_an_error_event_in_a_stream_is_what_its_code_says(expected: Outcome, code: Json) -> None:
-    reply = streamed("stream", [{"error": {"message": "no tools here", "code": code}}], request=REQUEST)
+    reply = streamed("stream", {"error": {"message": "no tools here", "code": code}}, request=REQUEST)
 
     assert judged(CALLED, reply, mode=Mode.STREAM) == {expected}
 
 
 def test_a_stream_of_nothing_is_a_fault() -> None:
-    assert judged(CALLED, streamed("stream", [], request=REQUEST), mode=Mode.STREAM) == {VIOLATED}
+    assert judged(CALLED, streamed("stream", request=REQUEST), mode=Mode.STREAM) == {VIOLATED}
 
 
 def test_a_500_on_what_the_model_said_is_the_server_s_fault() -> None:
-    reply = refusal("plain", 500, "does not match the expected format", request=REQUEST)
+    reply = refusal("plain", "does not match the expected format", 500, request=REQUEST)
 
     assert judged(CALLED, reply) == {VIOLATED}
 

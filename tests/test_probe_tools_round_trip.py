@@ -6,7 +6,7 @@ import pytest
 
 from servecheck.model import Exchange, Json, Outcome
 from servecheck.probes.tools_round_trip import PROBE, ToolsRoundTripParams
-from tests.made import exchange, failure, only, refusal, transcript, whole
+from tests.made import exchange, failure, outcomes, refusal, transcript, whole
 
 HELD, VIOLATED, REFUSED, UNDETERMINED = Outcome.HELD, Outcome.VIOLATED, Outcome.REFUSED, Outcome.UNDETERMINED
 ACCEPTED, OTHERS = "tool-result-is-accepted", "call-without-text-is-accepted-in-any-form"
@@ -33,8 +33,7 @@ ONE = said("pair-one")
 
 
 def judged(check: str, *exchanges: Exchange, control: Exchange = CONTROL) -> set[Outcome]:
-    findings = only(PROBE.judge(transcript(control, *exchanges), ToolsRoundTripParams()))
-    return {each.outcome for each in findings if each.check == check and "not sent" not in each.why}
+    return outcomes(PROBE.judge(transcript(control, *exchanges), ToolsRoundTripParams()), check)
 
 
 @pytest.mark.parametrize(

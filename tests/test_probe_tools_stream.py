@@ -6,7 +6,7 @@ import pytest
 
 from servecheck.model import Exchange, Json, Outcome
 from servecheck.probes.tools_stream import PROBE, ToolsStreamParams
-from tests.made import ROLE, event, exchange, failure, only, refusal, sse, transcript, whole
+from tests.made import ROLE, event, exchange, failure, outcomes, refusal, sse, transcript, whole
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
 REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
@@ -40,8 +40,7 @@ RIGHT = (head(), rest(ARGUMENTS[:7]), rest(ARGUMENTS[7:]))
 
 
 def judged(check: str, *exchanges: Exchange) -> set[Outcome]:
-    findings = only(PROBE.judge(transcript(CONTROL, *exchanges), ToolsStreamParams()))
-    return {each.outcome for each in findings if each.check == check and "not sent" not in each.why}
+    return outcomes(PROBE.judge(transcript(CONTROL, *exchanges), ToolsStreamParams()), check)
 
 
 def test_a_right_stream_holds_every_check() -> None:

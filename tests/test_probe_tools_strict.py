@@ -6,7 +6,7 @@ import pytest
 
 from servecheck.model import Exchange, Json, Mode, Outcome
 from servecheck.probes.tools_strict import PROBE, ToolsStrictParams
-from tests.made import exchange, failure, only, refusal, transcript, whole
+from tests.made import exchange, failure, outcomes, refusal, transcript, whole
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
 REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
@@ -30,12 +30,7 @@ LOOSE, RIGHT = called("loose", '"celsius"'), called("word")
 
 
 def judged(check: str, *exchanges: Exchange) -> set[Outcome]:
-    findings = only(PROBE.judge(transcript(CONTROL, *exchanges), ToolsStrictParams()))
-    return {
-        each.outcome
-        for each in findings
-        if each.check == check and each.mode is Mode.NON_STREAM and "not sent" not in each.why
-    }
+    return outcomes(PROBE.judge(transcript(CONTROL, *exchanges), ToolsStrictParams()), check, Mode.NON_STREAM)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from servecheck.model import Exchange, Json, Mode, Outcome
 from servecheck.probes.tools_truncated import PROBE, ToolsTruncatedParams
-from tests.made import exchange, failure, only, refusal, transcript, whole
+from tests.made import exchange, failure, outcomes, refusal, transcript, whole
 
 HELD, VIOLATED, UNDETERMINED, REFUSED = Outcome.HELD, Outcome.VIOLATED, Outcome.UNDETERMINED, Outcome.REFUSED
 LENGTH, CLEAN = "cut-call-ends-with-length", "cut-call-is-not-shown-as-text"
@@ -42,10 +42,7 @@ PART = '{"code": "lll'
 
 
 def judged(check: str, *exchanges: Exchange, mode: Mode = Mode.NON_STREAM, full: Exchange = FULL) -> set[Outcome]:
-    findings = only(PROBE.judge(transcript(CONTROL, full, *exchanges), ToolsTruncatedParams()))
-    return {
-        each.outcome for each in findings if each.check == check and each.mode is mode and "not sent" not in each.why
-    }
+    return outcomes(PROBE.judge(transcript(CONTROL, full, *exchanges), ToolsTruncatedParams()), check, mode)
 
 
 @pytest.mark.parametrize(

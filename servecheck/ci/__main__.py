@@ -21,10 +21,10 @@ from servecheck.errors import ServecheckError, StoreError, UnknownName, UsageErr
 from servecheck.history import History
 from servecheck.model import Json
 from servecheck.probes import discover
+from servecheck.readback import read_back
 from servecheck.report.data import RunReport
 from servecheck.report.summary import summary_md
 from servecheck.report.view import view
-from servecheck.run import read_back
 from servecheck.wire.curl import render
 from servecheck.wire.github_rest import API, GitHub
 

@@ -16,7 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from servecheck import yamlfile
-from servecheck.errors import Problem, ScenarioError, nearest
+from servecheck.errors import Problem, ScenarioError, suggested
 from servecheck.model import Cell, Feature, Fingerprint, Kind, Outcome, Status
 from servecheck.schema.known_issues_v1 import Confidence, KnownIssuesV1, KnownIssueV1
 from servecheck.stacks import on_tpu, stack_of
@@ -102,8 +102,7 @@ def _checked(
         for row_place, row in enumerate(issue.rows):
             at = ("issues", place, "rows", row_place)
             if row not in features:
-                hint = nearest(row, features)
-                words = f"did you mean {hint!r}?" if hint else "servecheck list features shows all of them"
+                words = suggested(row, features, "features")
                 found.append(document.problem(at, f"unknown row {row!r}", suggestion=words))
             elif features[row].kind is Kind.PROPERTY and issue.said is None:
                 found.append(document.problem(at, f"{row} is a property: say what it says with “said”"))
@@ -113,8 +112,7 @@ def _checked(
         known = {check for row in issue.rows for check in (checks or {}).get(row, ())}
         for check_place, check in enumerate(issue.checks):
             if checks is not None and check not in known:
-                hint = nearest(check, known)
-                words = f"did you mean {hint!r}?" if hint else "servecheck list checks shows all of them"
+                words = suggested(check, known, "checks")
                 at = ("issues", place, "checks", check_place)
                 found.append(document.problem(at, f"none of its rows has a check {check!r}", suggestion=words))
     return value, yamlfile.listed(found)

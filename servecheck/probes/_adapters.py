@@ -79,7 +79,8 @@ def none_listed(transcript: Transcript) -> NotApplicable | None:
     exchange = transcript.get("models")
     if exchange is None or reply.not_answered(exchange) is not None or adapters(transcript):
         return None
-    return NotApplicable(why="no entry of GET /v1/models names a parent: this server offers no LoRA adapters")
+    why = "no entry of GET /v1/models names a parent: this server offers no LoRA adapters"
+    return NotApplicable(why=why, lacks=(exchange.id,))
 
 
 def _list(transcript: Transcript, step: str, *path: str) -> list[Json]:

@@ -156,15 +156,20 @@ def weigh(
     shown: Mapping[str, Sequence[Exchange]],
     *,
     how: str,
+    day: tuple[str, Sequence[str]] = ("", ()),
 ) -> Iterator[Finding]:
-    """Yield the finding on the whole and the one on context length; ``shown`` are both sides' exchanges by text."""
+    """Yield the finding on the whole and the one on context length; ``shown`` are both sides' exchanges by text.
+
+    ``day`` is what follows from the date of the day: words that go before all others, and conditions that do.
+    """
     found = parity.difference(pairs)
     noise = [parity.difference(each) for side in (left, right) for each in (side.alone, side.batch) if each]
     margin = params.margin
     said = "".join(f"{each}; " for each in conditions)
     if left.mode and right.mode and left.mode != right.mode:
         said = f"log probabilities are {left.mode} | {right.mode}; {said}"
-    lead = f"unlike conditions ({said.removesuffix('; ')}): " if said else ""
+    said = "".join(f"{each}; " for each in day[1]) + said
+    lead = day[0] + (f"unlike conditions ({said.removesuffix('; ')}): " if said else "")
     measured = _figures(found, noise, parity.by_length(pairs))
     measured |= _counts("delta_from", pairs)
     measured |= _counts("own_delta_from", (*left.alone, *left.batch, *right.alone, *right.batch))

@@ -85,5 +85,6 @@ def no_thinking(replies: Iterable[reply.Reply | None]) -> NotApplicable | None:
         return None
     asked = " or when asked to think" if len(answers) > 1 else ""
     return NotApplicable(
-        why=f"no reply, plain{asked}, has a reasoning field or marks of thinking: the model does not reason"
+        why=f"no reply, plain{asked}, has a reasoning field or marks of thinking: the model does not reason",
+        lacks=tuple(answer.exchange.id for answer in answers),
     )

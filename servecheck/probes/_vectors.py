@@ -151,4 +151,5 @@ def no_route(found: object, path: str, does: str) -> NotApplicable | None:
     """Return that a row makes no sense where its route is not there; a 404 that speaks of the model is a refusal."""
     if not isinstance(found, reply.Refusal) or found.code not in _NO_ROUTE or _NAMES_MODEL.search(found.message):
         return None
-    return NotApplicable(why=f"POST {path} answers HTTP {found.code}, there is no such route: this server {does}")
+    why = f"POST {path} answers HTTP {found.code}, there is no such route: this server {does}"
+    return NotApplicable(why=why, lacks=(found.exchange.id,))

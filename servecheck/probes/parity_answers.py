@@ -23,6 +23,7 @@ from pydantic import Field
 from servecheck import parity
 from servecheck.model import Check, Exchange, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
+from servecheck.probes import _rendered
 from servecheck.probes._parity import PART, named, unlike
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.read import reply
@@ -116,6 +117,7 @@ async def drive(session: Session, params: ParityAnswersParams, _: Transcript | N
         for start in range(0, len(asked), at_once):
             some = asked[start : start + at_once]
             await session.concurrently([_ask(session, f"{name}-{number:02d}", text, body) for number, text in some])
+    await _rendered.show(session, [{"role": "user", "content": _questions(params)[0]}])
 
 
 async def _ask(session: Session, step: str, question: str, body: dict[str, Json]) -> Exchange:
@@ -321,7 +323,9 @@ def _lead(left: Transcript, right: Transcript, count: int) -> str:
     conditions = list(unlike(left.fingerprint, right.fingerprint))
     if any(found):
         conditions.insert(0, f"{sum(found)} of {count} chats have unlike prompt tokens, see parity.tokens")
-    return f"unlike conditions ({'; '.join(conditions)}): " if conditions else ""
+    day, dated = _rendered.conditions(left, right)
+    conditions = [*dated, *conditions]
+    return day + (f"unlike conditions ({'; '.join(conditions)}): " if conditions else "")
 
 
 def judge(transcript: Transcript, params: ParityAnswersParams) -> Iterator[Finding]:
@@ -335,10 +339,8 @@ def judge(transcript: Transcript, params: ParityAnswersParams) -> Iterator[Findi
 def contrast(left: Transcript, right: Transcript, params: ParityAnswersParams) -> Iterator[Finding]:
     """Hold the candidate's answers against the reference's."""
     lead = _lead(left, right, len(_questions(params)))
-    if params.about == "texts":
-        yield _texts(left, right, params, lead)
-    else:
-        yield from _ends(left, right, params, lead)
+    found = [_texts(left, right, params, lead)] if params.about == "texts" else _ends(left, right, params, lead)
+    yield from _rendered.excused(found, left, right)
 
 
 PROBE = Probe(
@@ -369,7 +371,7 @@ PROBE = Probe(
     judge=judge,
     contrast=contrast,
     exclusive=True,
-    requests=109,
+    requests=113,
     prompt_tokens=3440,
     output_tokens=2470,
 )

@@ -2,13 +2,16 @@
 
 What it does: sends the same plain texts and the same chats to each endpoint with one token of output, and compares
 ``prompt_tokens``. Where chats differ and plain texts do not, it is the chat template; whether that adds the same to
-every chat, or something only where no system message is given, says what to look for.
+every chat, or something only where no system message is given, says what to look for. Where an endpoint shows the
+prompt it makes of a chat (``/apply-template``, or ``/tokenize`` and ``/detokenize``), the date of the day is looked for
+in it, and held against the other's and against the day on which each was asked.
 
 Why it matters: where the prompts differ, every other comparison compares two questions. A template that puts in
 today's date, or a system message of its own, changes answers from one day or one endpoint to the next.
 
-How it could be fooled: by two templates that differ in words and not in number, as two dates do. Usage that counts no
-cached or no hidden tokens looks like another prompt, and is a difference worth knowing too.
+How it could be fooled: by two templates that differ in words and not in number, as two dates do where no prompt is
+shown, which is then said. Usage that counts no cached or no hidden tokens looks like another prompt, and is a
+difference worth knowing too.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from servecheck.model import Check, Exchange, Finding, Json, Level, Transcript
+from servecheck.model import Check, Exchange, Finding, Json, Level, Outcome, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._parity import PART
+from servecheck.probes._rendered import Today, compared, excused, show, today
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.probes._texts import PASSAGES
 from servecheck.read import reply
@@ -26,7 +30,7 @@ from servecheck.read.text import quote
 
 __all__ = ["PROBE"]
 
-_TEXTS, _CHATS = "same-text-same-tokens", "same-chat-same-tokens"
+_TEXTS, _CHATS, _DAY = "same-text-same-tokens", "same-chat-same-tokens", "same-chat-same-date"
 _SYSTEM = "You are a patient librarian who answers in one sentence."
 _TURNS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "one question": (("user", "Name three rivers."),),
@@ -62,7 +66,7 @@ def _has_system(name: str) -> bool:
 
 
 async def drive(session: Session, _: Params, __: Transcript | None) -> None:
-    """Each text and each chat, with one token of output."""
+    """Each text and each chat, with one token of output; and the prompt of a chat, where it is shown."""
     few: dict[str, Json] = {"max_tokens": 1, "temperature": 0}
     for number, text in enumerate(PASSAGES, start=1):
         await session.post(f"text-{number:02d}", "/completions", {**few, "prompt": text})
@@ -70,6 +74,7 @@ async def drive(session: Session, _: Params, __: Transcript | None) -> None:
             break  # no completions route, or none that takes plain text: one refusal is enough
     for number, turns in enumerate(_TURNS.values(), start=1):
         await session.chat(f"chat-{number:02d}", {**few, "messages": _messages(turns)})
+    await show(session, _messages(_TURNS["one question"]))
 
 
 class _Count(NamedTuple):
@@ -110,18 +115,41 @@ def judge(transcript: Transcript, _: Params) -> Iterator[Finding]:
 
 
 def contrast(left: Transcript, right: Transcript, _: Params) -> Iterator[Finding]:
-    """Compare the counts of texts, then of chats."""
+    """Compare the counts of texts, then of chats, then the date of the day that the templates put in the prompt."""
     plain, chats = _counts(left, right, _TEXT_STEPS), _counts(left, right, _CHAT_STEPS)
+    mine, theirs = today(left), today(right)
+    outcome, said = compared(mine, theirs)
     if plain:
         yield _finding(_TEXTS, "plain texts", plain, _text_cause(plain))
     if chats:
         like = bool(plain) and not any(count.more for count in plain)
-        yield _finding(_CHATS, "chats", chats, _chat_cause(chats, texts_alike=like))
+        more = "" if outcome else said or _unseen(mine, theirs)
+        found = _finding(_CHATS, "chats", chats, _chat_cause(chats, texts_alike=like), more)
+        # Two dates of the same form may be of unlike length, and every chat then is, by as much.
+        yield from excused([found], left, right) if len({count.more for count in chats}) == 1 else [found]
+    if outcome is not None:
+        said_of = {Outcome.HELD: PART.held, Outcome.VIOLATED: PART.violated}.get(outcome, PART.undetermined)
+        yield said_of(_DAY, said + _ADVICE.get(outcome, ""), *mine.seen, *theirs.seen)
 
 
-def _finding(check: str, what: str, counts: Sequence[_Count], cause: str) -> Finding:
+_ADVICE = {
+    Outcome.HELD: ", so answers may change from day to day",
+    Outcome.UNDETERMINED: "; ask both on one day to compare them",
+}
+
+
+def _unseen(left: Today, right: Today) -> str:
+    """Return what nobody could have noticed."""
+    names = [name for name, side in (("reference", left), ("candidate", right)) if not side.shown]
+    if len(names) == 1:
+        return f"the {names[0]} shows no prompt, so a date in its chat template would go unnoticed"
+    return "neither shows its prompts, so a date in both chat templates would go unnoticed" if names else ""
+
+
+def _finding(check: str, what: str, counts: Sequence[_Count], cause: str, more: str = "") -> Finding:
     off = [count for count in counts if count.more]
     total = f"{len(counts) - len(off)} of {len(counts)} {what} have as many prompt tokens on both"
+    total += f"; {more}" if more else ""
     if not off:
         seen = [exchange for count in counts[:2] for exchange in count.seen]
         return PART.held(check, total, *seen, compared=len(counts), unlike=0)
@@ -169,6 +197,12 @@ PROBE = Probe(
             source="https://huggingface.co/docs/transformers/chat_templating",
         ),
         Check(
+            id=_DAY,
+            rule="Where chat templates put the date of the day in the prompt, both endpoints put the same one there.",
+            level=Level.MUST,
+            source="https://huggingface.co/docs/transformers/chat_templating_writing",
+        ),
+        Check(
             id=_TEXTS,
             rule="The same plain text has as many prompt tokens on both endpoints.",
             level=Level.MUST,
@@ -179,7 +213,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     contrast=contrast,
-    requests=24,
+    requests=28,
     prompt_tokens=4090,
     output_tokens=20,
 )

@@ -24,6 +24,7 @@ from pydantic import Field
 from servecheck.model import Check, Exchange, Finding, Json, Level, Transcript
 from servecheck.parity import Pair, Position
 from servecheck.probe import Probe, Session
+from servecheck.probes import _rendered
 from servecheck.probes._parity import PART, ParityParams, Side, mode, mode_steps, position, unlike, weigh
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.probes._texts import texts
@@ -92,6 +93,8 @@ async def drive(session: Session, params: ParityWalkParams, reference: Transcrip
     for step, fields in mode_steps(listed[0][1]):
         if _forms(params)[form][0] == "/completions":
             await session.post(step, "/completions", fields)
+    if _forms(params)[form][0] != "/completions":
+        await _rendered.show(session, [{"role": "user", "content": listed[0][1]}])
     for name, text in listed:
         path, body = _body(form, text, params, params.tokens)
         await session.post(f"walk-{name}", path, body)
@@ -249,9 +252,19 @@ def contrast(left: Transcript, right: Transcript, params: ParityWalkParams) -> I
     if uncut:
         conditions.insert(0, f"{uncut} texts have unlike prompt tokens and are left out")
     along = "along the reference's greedy text"
-    yield from weigh(
-        _ALIKE, _LENGTH, pairs, _side(left, params), _side(right, params), params, conditions, shown, how=along
+    found = weigh(
+        _ALIKE,
+        _LENGTH,
+        pairs,
+        _side(left, params),
+        _side(right, params),
+        params,
+        conditions,
+        shown,
+        how=along,
+        day=_rendered.conditions(left, right),
     )
+    yield from _rendered.excused(found, left, right)
 
 
 def _same_prompt(left: Transcript, right: Transcript, name: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from servecheck import verdict, yamlfile
-from servecheck.errors import Problem, ScenarioError, UnknownName, UsageError, nearest
+from servecheck.errors import Problem, ScenarioError, UnknownName, UsageError, suggested
 from servecheck.features import is_own
 from servecheck.model import (
     Cell,
@@ -135,9 +135,8 @@ def _checked(
         found += _unknown(document, ("rows", row), row, features, on_key=True)
         for place, check in enumerate(need.must):
             if checks is not None and row in features and check not in checks.get(row, ()):
-                hint = nearest(check, checks.get(row, ()))
                 at = ("rows", row, "must", place)
-                words = f"did you mean {hint!r}?" if hint else "servecheck list checks shows all of them"
+                words = suggested(check, checks.get(row, ()), "checks")
                 found.append(document.problem(at, f"{row} has no check {check!r}", suggestion=words))
     for place, limit in enumerate(value.limits):
         found += _unknown(document, ("limits", place, "row"), limit.row, features)
@@ -153,8 +152,7 @@ def _unknown(
     on_key: bool = False,
 ) -> Iterator[Problem]:
     if row not in features and not is_own(row):
-        hint = nearest(row, features)
-        words = f"did you mean {hint!r}?" if hint else "servecheck list features shows all of them"
+        words = suggested(row, features, "features")
         yield document.problem(at, f"unknown row {row!r}", on_key=on_key, suggestion=words)
 
 
@@ -273,7 +271,7 @@ def readiness(
     unknown = tuple(dict.fromkeys((*base.unknown, *unseen)))
     decision = _decision(base, blockers, unknown)
     drifted = {f"{each.feature}@{each.right}" for each in comparisons if each.delta is Delta.DRIFT}
-    words = {f"{cell.feature}@{cell.endpoint}": cell.status.value for cell in cells} | dict.fromkeys(drifted, "drifted")
+    words = {f"{cell.feature}@{cell.endpoint}": cell.word for cell in cells} | dict.fromkeys(drifted, "drifted")
     words |= {f"{cell.feature}@{cell.endpoint}": word for cell in cells if (word := _because_raised(cell, profile))}
     over = {f"{limit.row}@{name}": f"over {limit.at_most:g} ({limit.measured})" for name, limit in exceeded}
     said = _Said(words=words | over, several=len(candidates) > 1)

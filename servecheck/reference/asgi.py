@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
-__all__ = ["App", "Cut", "Event", "Receive", "Reply", "Request", "Scope", "Send", "asgi", "json_reply"]
+__all__ = ["App", "Cut", "Event", "Receive", "Reply", "Request", "Scope", "Send", "asgi", "half_of", "json_reply"]
 
 Event: TypeAlias = dict[str, Any]
 """One JSON object on its way out; mutants change it in place."""
@@ -25,6 +25,12 @@ class Cut(Exception):
 
     It escapes from the ASGI app. A transport in memory shows it as a broken connection; ``mock`` resets the socket.
     """
+
+
+async def half_of(body: bytes) -> AsyncIterator[bytes]:
+    """Yield the first half of a body, and lose the connection."""
+    yield body[: len(body) // 2]
+    raise Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

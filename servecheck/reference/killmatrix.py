@@ -19,7 +19,7 @@ from servecheck.store import CaseEnd
 from servecheck.wire.memory import MemoryTransport
 from servecheck.wire.transport import Transport
 
-__all__ = ["KillMatrix", "Seen", "kill_matrix", "served", "trials_on"]
+__all__ = ["KillMatrix", "Seen", "beside", "kill_matrix", "served", "trials_of_all", "trials_on"]
 
 _ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
 _OTHER = Endpoint(name="candidate", base_url="http://127.0.0.1:2/v1", api_key_env="")
@@ -161,7 +161,7 @@ def _try(
     probes: Mapping[str, Probe[Params]],
     scenarios: Sequence[Scenario],
 ) -> Seen:
-    trials = trials_on(served(each, model), probes, scenarios)
+    trials = trials_on(served(each, model), probes, scenarios, left=beside(each, model))
     fault = isinstance(each, Mutant)
     problem = _missed(each, trials) if isinstance(each, Mutant) else _flagged(trials)
     return Seen(probe=name, server=each.id, model=model, fault=fault, problem=problem)
@@ -170,6 +170,11 @@ def _try(
 def served(each: Mutant | Harmless, model: str) -> ReferenceServer:
     """Return a fresh server of a variant, with a key, so that what guards it can be tried; some say they have none."""
     return each.make(model) if "api_key" in each.config else each.make(model, api_key=_KEY)
+
+
+def beside(each: Mutant | Harmless, model: str) -> ReferenceServer | None:
+    """Return a fresh server that a variant is compared with; ``None`` for the reference server as it is."""
+    return each.beside(language=model, **each.config) if each.beside is not None else None
 
 
 def trials_on(
@@ -184,6 +189,24 @@ def trials_on(
     """Run scenarios against a server in memory, under virtual time, and return its judged trials.
 
     Where a probe compares, ``left`` is what the server is compared with: a right server of the same model unless given.
+    """
+    every = trials_of_all(server, probes, scenarios, trials=trials, seed=seed, left=left)
+    judged = _OTHER if any(trial.case.endpoint == _OTHER.name for trial in every) else _ENDPOINT
+    return tuple(trial for trial in every if trial.case.endpoint == judged.name)
+
+
+def trials_of_all(
+    server: ReferenceServer,
+    probes: Mapping[str, Probe[Params]],
+    scenarios: Sequence[Scenario],
+    *,
+    trials: int | None = 1,
+    seed: str = "selftest",
+    left: ReferenceServer | None = None,
+) -> tuple[Trial, ...]:
+    """Do as :func:`trials_on`, and return the trials of both endpoints where there are two; the reference's first.
+
+    Without ``trials``, there are as many as a run makes: three where something does not hold.
     """
     settings = plans.Settings(
         deadline=_DEADLINE, trials=trials, seed=seed, allow=frozenset(probes[each.probe].risk for each in scenarios)
@@ -213,7 +236,7 @@ def trials_on(
 
     runner = Runner(plan, probes, connect, _Nothing())
     virtual.run(runner.run(), limit=86_400.0)
-    return tuple(trial for trial in runner.trials if trial.case.endpoint == endpoints[-1].name)
+    return runner.trials
 
 
 def _missed(mutant: Mutant, trials: Sequence[Trial]) -> str:

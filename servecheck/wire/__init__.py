@@ -1,1 +1,1 @@
-"""The only I/O: httpx, deadlines, arrival times, redaction. Nothing here judges."""
+"""The only way to a network: httpx, deadlines, arrival times, redaction. Nothing here judges."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
-from servecheck.endpoints import looks_secret
+from servecheck.addresses import looks_secret
 from servecheck.model import Chunk, Endpoint
 
 __all__ = ["masked", "placeholder", "redacted_chunks", "redacted_headers", "redacted_text", "without_secrets"]

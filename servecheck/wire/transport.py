@@ -1,4 +1,4 @@
-"""Sends one request and records everything that comes back, bounded in time and size. The only place that sends."""
+"""Sends one request to an endpoint and records all that comes back, bounded in time and size. Nobody else does."""
 
 from __future__ import annotations
 

@@ -23,52 +23,41 @@ _NO_CONFIG: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """A fault. ``trips`` names the (check, outcome) pairs that the probe must report, others may come with them.
-
-    ``source`` is the public report it is modelled on (``owner/repository#number``), empty where it is ours. ``models``
-    are the reference models under which it can be seen, all of them by default; ``config`` are keyword arguments.
-    """
-
-    id: str
-    server: type[ReferenceServer]
-    trips: tuple[tuple[str, Outcome], ...]
-    source: str = ""
-    models: tuple[str, ...] = tuple(MODELS)
-    config: Mapping[str, Any] = field(default_factory=lambda: _NO_CONFIG)
-
-    @property
-    def sentence(self) -> str:
-        """What is wrong."""
-        return _sentence(self.server)
-
-    def make(self, language: str, **config: Any) -> ReferenceServer:  # noqa: ANN401
-        """Return a fresh broken server that speaks with a reference model."""
-        return self.server(language=language, **{**self.config, **config})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Harmless:
-    """A variation that is right although it looks odd; no check may object to it."""
+class _Variant:
+    """A reference server that is unlike a plain one in one thing, which its class's docstring says in a sentence."""
 
     id: str
     server: type[ReferenceServer]
     source: str = ""
     models: tuple[str, ...] = tuple(MODELS)
     config: Mapping[str, Any] = field(default_factory=lambda: _NO_CONFIG)
+    beside: type[ReferenceServer] | None = None
 
     @property
     def sentence(self) -> str:
-        """What is odd, and why it is right."""
-        return _sentence(self.server)
+        """What is wrong with it, or odd about it and why that is right."""
+        return " ".join((vars(self.server).get("__doc__") or "").split())
 
     def make(self, language: str, **config: Any) -> ReferenceServer:  # noqa: ANN401
         """Return a fresh server of this kind that speaks with a reference model."""
         return self.server(language=language, **{**self.config, **config})
 
 
-def _sentence(server: type[ReferenceServer]) -> str:
-    return " ".join((vars(server).get("__doc__") or "").split())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant(_Variant):
+    """A fault. ``trips`` names the (check, outcome) pairs that the probe must report, others may come with them.
+
+    ``source`` is the public report it is modelled on (``owner/repository#number``), empty where it is ours. ``models``
+    are the reference models under which it can be seen, all of them by default; ``config`` are keyword arguments.
+    ``beside`` is what it is compared with, with the same arguments, where that is not the reference server as it is.
+    """
+
+    trips: tuple[tuple[str, Outcome], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harmless(_Variant):
+    """A variation that is right although it looks odd; no check may object to it."""
 
 
 def discover() -> dict[str, tuple[tuple[Mutant, ...], tuple[Harmless, ...]]]:

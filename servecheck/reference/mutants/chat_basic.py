@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from servecheck.model import Outcome
-from servecheck.reference.asgi import Cut, Event, Reply, Request
+from servecheck.reference.asgi import Event, Reply, Request, half_of
 from servecheck.reference.base import Answer, Tally
 from servecheck.reference.engine import Job
 from servecheck.reference.fields import ApiError
@@ -76,13 +76,7 @@ class LongAnswersAreCut(ReferenceServer):
         made = await super().reply_chat(request)
         if not _is_long(self.body_of(request)) or not isinstance(made.body, bytes):
             return made
-        part = made.body[: len(made.body) // 2]
-
-        async def half() -> AsyncIterator[bytes]:
-            yield part
-            raise Cut
-
-        return Reply(headers=_JSON, body=half())
+        return Reply(headers=_JSON, body=half_of(made.body))
 
 
 class NotANumber(ReferenceServer):

@@ -14,7 +14,7 @@ from servecheck.reference.constraint import Choices, Constraint
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
-from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.mutants import Harmless, Mutant, json_schema
 from servecheck.reference.rewriting import Rewriting, Rewritten
 from servecheck.reference.server import ReferenceServer
 
@@ -130,12 +130,8 @@ class PlainEmptied(_Batching):
         return super().constraint_of(body)
 
 
-class SchemaIgnored(ReferenceServer):
+class SchemaIgnored(json_schema.SchemaIgnored):
     """Builds no grammar, alone or in a batch."""
-
-    def constraint_of(self, _: Event) -> Constraint | None:
-        """Forget the constraint."""
-        return None
 
 
 class SchemaRefused(ReferenceServer):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 from servecheck.model import Outcome
-from servecheck.reference.asgi import Cut, Event, Reply, Request, json_reply
+from servecheck.reference.asgi import Event, Reply, Request, half_of, json_reply
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
@@ -51,13 +50,7 @@ class ListIsCut(ReferenceServer):
 
     async def reply_models(self, _: Request) -> Reply:
         """Send half of the body."""
-        whole = json.dumps(self.models_list()).encode()
-
-        async def half() -> AsyncIterator[bytes]:
-            yield whole[: len(whole) // 2]
-            raise Cut
-
-        return Reply(headers=_JSON, body=half())
+        return Reply(headers=_JSON, body=half_of(json.dumps(self.models_list()).encode()))
 
 
 class ListHangs(ReferenceServer):

@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
-from servecheck.reference.base import Answer
 from servecheck.reference.constraint import Choose, Constraint
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
-from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.mutants import Harmless, Mutant, json_schema
 from servecheck.reference.rewriting import Rewriting
 from servecheck.reference.server import ReferenceServer
 
@@ -106,25 +105,12 @@ class SingleQuotes(Rewriting):
         return repr(json.loads(text))
 
 
-class CutAndStop(ReferenceServer):
+class CutAndStop(json_schema.CutAndStop):
     """Stops in the middle of the object, at a limit of its own, and calls that ``stop``."""
 
-    def completion(self, job: Job, answers: Sequence[Answer]) -> Event:
-        """Cut it."""
-        if job.constraint is not None:
-            for answer in answers:
-                answer.content = answer.content[: len(answer.content) // 2]
-        return super().completion(job, answers)
 
-
-class JsonInReasoning(ReferenceServer):
+class JsonInReasoning(json_schema.JsonInReasoning):
     """Files the object under reasoning and leaves the content empty."""
-
-    def chat_choice(self, job: Job, answer: Answer) -> Event:
-        """Move the content."""
-        if job.constraint is not None:
-            answer.content, answer.reasoning = "", answer.content
-        return super().chat_choice(job, answer)
 
 
 class EmptyAnswer(Rewriting):

@@ -9,11 +9,11 @@ from dataclasses import replace
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
 from servecheck.reference.base import Answer
-from servecheck.reference.constraint import Constraint
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
-from servecheck.reference.mutants import Harmless, Mutant
+from servecheck.reference.mutants import Harmless, Mutant, json_schema
+from servecheck.reference.mutants.constraints_in_a_batch import SchemaRefused
 from servecheck.reference.rewriting import Rewriting
 from servecheck.reference.server import ReferenceServer
 
@@ -93,22 +93,8 @@ class CutFails(ReferenceServer):
         return super().completion(job, answers)
 
 
-class SchemaIgnored(ReferenceServer):
+class SchemaIgnored(json_schema.SchemaIgnored):
     """Builds no grammar: there is no JSON that could be cut."""
-
-    def constraint_of(self, _: Event) -> Constraint | None:
-        """Forget the constraint."""
-        return None
-
-
-class SchemaRefused(ReferenceServer):
-    """Has no structured output and says so."""
-
-    def constraint_of(self, body: Event) -> Constraint | None:
-        """Refuse."""
-        if "response_format" in body:
-            raise ApiError("response_format is not supported", param="response_format")
-        return None
 
 
 # --------------------------------------------------------------------------- odd, but right

@@ -10,6 +10,7 @@ from servecheck.reference.base import Tally
 from servecheck.reference.engine import Job, Prompt
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.mutants.prefix_cache_reuse import (
+    AbsentOnAMiss,
     AddsUp,
     ClaimsEveryHit,
     HeaderAlwaysCached,
@@ -114,17 +115,6 @@ class FastAnyway(NoMetrics):
     def prefill_delay(self, job: Job, uncached: int) -> float:  # noqa: ARG002
         """Take no time."""
         return 0.0
-
-
-class AbsentOnAMiss(ReferenceServer):
-    """Leaves the details of usage out where nothing was cached."""
-
-    def usage(self, job: Job, tally: Tally) -> Event:
-        """Drop empty details."""
-        made = super().usage(job, tally)
-        if not self.cached_tokens(job):
-            del made["prompt_tokens_details"]
-        return made
 
 
 class BigBlocks(ReferenceServer):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from servecheck.model import Outcome
-from servecheck.reference.asgi import Cut, Event, Reply, Request
+from servecheck.reference.asgi import Event, Reply, Request, half_of
 from servecheck.reference.base import Answer, Tally
 from servecheck.reference.cache import PrefixCache
 from servecheck.reference.engine import Delta, Job, Prompt
@@ -182,13 +182,7 @@ class DiesOnAHit(ReferenceServer):
         made = await super().reply_chat(request)
         if not isinstance(made.body, bytes) or "cut" not in json.loads(made.body):
             return made
-        part = made.body[: len(made.body) // 2]
-
-        async def half() -> AsyncIterator[bytes]:
-            yield part
-            raise Cut
-
-        return Reply(headers=_JSON, body=half())
+        return Reply(headers=_JSON, body=half_of(made.body))
 
 
 class DiesStreamingAHit(NoMetrics):
