@@ -8,6 +8,8 @@ without a footer is a run that died, and still gives a report.
 from __future__ import annotations
 
 import base64
+import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -75,11 +77,15 @@ class RunWriter:
         self.folder = folder
         try:
             if resume:
-                _cut_half_line(folder / RUN_FILE)
+                _must_exist(folder / RUN_FILE)
             else:
                 must_be_free(folder)
                 folder.mkdir(parents=True, exist_ok=True)
-            self._file: IO[str] = (folder / RUN_FILE).open("a", encoding="utf-8", newline="\n")
+            # Where two begin in one folder at the same moment, one of them makes the file.
+            self._file: IO[str] = (folder / RUN_FILE).open("a" if resume else "x", encoding="utf-8", newline="\n")
+            _lock(self._file, folder)
+            if resume:
+                _cut_half_line(folder / RUN_FILE)
         except OSError as error:
             raise StoreError(f"cannot write the run folder {folder}: {error}") from error
 
@@ -142,10 +148,25 @@ def must_be_free(folder: Path) -> None:
         raise StoreError(f"{folder} is not empty; name another folder with --out{go_on}")
 
 
-def _cut_half_line(path: Path) -> None:
-    """Drop a last line that a killed run left half written."""
+def _must_exist(path: Path) -> None:
     if not path.exists():
         raise StoreError(f"{path.parent} holds no {RUN_FILE}, so there is no run to resume")
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    """Keep the file to ourselves until it is closed: the lines of two runs in one file are no run."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise StoreError(f"{folder} is being written by another servecheck; wait for it, or stop it first") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):  # a file system without locks
+            raise
+
+
+def _cut_half_line(path: Path) -> None:
+    """Drop a last line that a killed run left half written."""
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):
         path.write_bytes(data[: data.rfind(b"\n") + 1])

@@ -552,3 +552,26 @@ def test_a_header_that_cannot_be_read_back_is_an_error_with_its_field(tmp_path, 
     (tmp_path / RUN_FILE).write_text(json.dumps(header) + "\n")
     with pytest.raises(StoreError, match=f"run.jsonl:1: header line: {field}"):
         RunReader(tmp_path)
+
+
+# --------------------------------------------------------------------------- two at once
+
+
+def test_a_run_that_is_being_written_is_not_gone_on_with_and_keeps_every_byte(tmp_path):
+    writer = RunWriter(tmp_path / "run")
+    writer.header(**HEADER)
+    with (tmp_path / "run" / RUN_FILE).open("a") as file:
+        file.write('{"type": "exch')  # the other one is in the middle of a line
+    before = (tmp_path / "run" / RUN_FILE).read_bytes()
+    with pytest.raises(StoreError, match="is being written by another servecheck; wait for it"):
+        RunWriter(tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / RUN_FILE).read_bytes() == before
+    writer.close()
+    RunWriter(tmp_path / "run", resume=True).close()
+
+
+def test_of_two_that_begin_at_the_same_moment_one_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("servecheck.store.must_be_free", lambda _: None)  # both have looked, and none has written
+    RunWriter(tmp_path).close()
+    with pytest.raises(StoreError, match="cannot write the run folder"):
+        RunWriter(tmp_path)
