@@ -118,6 +118,7 @@ def read_back(
         expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
         workload=judged_run.workload,
         samples=judged_run.samples,
+        joined="joined" in header,
         framing=from_header(header.get("framing")),
         known_issues=_referenced(judged_run.cells),
         matrices=said,

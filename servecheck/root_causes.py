@@ -508,6 +508,34 @@ ROOT_CAUSES: tuple[RootCause, ...] = (
         ),
     ),
     RootCause(
+        id="white-space-unbounded",
+        title="the grammar allows white space without end",
+        remedy="vLLM: --structured-outputs-config.disable_any_whitespace true; SGLang: "
+        "--constrained-json-disable-any-whitespace. Else a model may write blanks until max_tokens.",
+        source="https://docs.vllm.ai/en/stable/api/vllm/config/structured_outputs/",
+        signs=(
+            Sign(
+                rows=("structured.*",),
+                engines=_VLLM | _SGLANG,
+                said=_said(r"characters of white space in a row"),
+            ),
+        ),
+    ),
+    RootCause(
+        id="template-without-developer",
+        title="the chat template knows no developer role",
+        remedy="Use a template that takes developer for system, or send such messages as system. Templates of most "
+        "open models know system, user, assistant and tool only.",
+        source="https://github.com/sgl-project/sglang/issues/40082",
+        signs=(
+            Sign(
+                rows=("chat.multi_turn",),
+                engines=_VLLM | _SGLANG | _LLAMA,
+                said=_said(r"role developer is refused|behind a developer's message"),
+            ),
+        ),
+    ),
+    RootCause(
         id="guided-fields-renamed",
         title="the old guided_* fields are gone",
         remedy="vLLM: send structured_outputs instead; SGLang: regex, ebnf or response_format. Unknown fields are "

@@ -54,12 +54,14 @@ def chat(
     request: Json = None,
     logprobs: Iterable[float] = (),
     reasoning: str = "",
+    model: str | None = None,
 ) -> Exchange:
     """Return a whole chat reply of one choice."""
     message: dict[str, Json] = {"role": "assistant", "content": text, "reasoning_content": reasoning or None}
     content: list[Json] = [{"token": "a", "logprob": value} for value in logprobs]
     choice: Json = {"index": 0, "message": message, "finish_reason": finish, "logprobs": {"content": content}}
-    return reply(step, {"choices": [choice], **usage(prompt, completion)}, request=request)
+    named: dict[str, Json] = {} if model is None else {"model": model}
+    return reply(step, {**named, "choices": [choice], **usage(prompt, completion)}, request=request)
 
 
 def answer(

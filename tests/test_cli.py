@@ -195,12 +195,16 @@ def test_the_version_is_printed():
     assert re.fullmatch(r"servecheck \d+\.\d+\.\d+\n", said.out)
 
 
-def plain(code: str) -> str:
-    """Return what a text of Python prints into a pipe that asks for no width and no colours."""
+def unadorned() -> dict[str, str]:
+    """Return an environment that asks for no width and no colours."""
     env = {name: value for name, value in os.environ.items() if name not in entry.ASK_THE_REAL_ONE}
-    env |= {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONUTF8": "1"}
+    return env | {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONUTF8": "1"}
+
+
+def plain(code: str) -> str:
+    """Return what a text of Python prints into a pipe."""
     return subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, encoding="utf-8", check=True
+        [sys.executable, "-c", code], env=unadorned(), capture_output=True, encoding="utf-8", check=True
     ).stdout
 
 
@@ -241,7 +245,7 @@ def test_help_waits_for_no_http_client():
 
 def least_cpu(code: str) -> float:
     """Return the CPU seconds that Python needs for a text, the least of five times."""
-    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
+    env = unadorned()
 
     def spent() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from servecheck.model import Delta, Outcome, SkipCode, Status
 from servecheck.probe import Params, Probe
 from servecheck.reference.asgi import json_reply
 from servecheck.report.data import RunReport
+from servecheck.report.view import view
 from servecheck.run import read_back
 from tests.lab import Lab, Odd, answers, ask_once, cell_of, finding, make_probe, make_scenario
 
@@ -54,6 +56,13 @@ def test_two_runs_compare_as_one_run_of_both_would(tmp_path):
     assert found.verdict == expected.verdict
     assert found.requests == expected.requests
     assert found.complete
+    assert (expected.joined, found.joined) == (False, True)
+    # How long it took to compare two recordings is nobody's question.
+    told = [
+        re.search(r"\d\d:\d\d UTC(.*), \d+ requests?", view(each, lambda *_: "").provenance)
+        for each in (expected, found)
+    ]
+    assert [each.group(1) != "" for each in told if each] == [True, False]
 
 
 def test_the_evidence_of_each_side_is_its_own(tmp_path):

@@ -24,7 +24,7 @@ def models(*entries: Json) -> Exchange:
 
 
 def listed(*exchanges: Exchange, entries: Sequence[Json] = (BASE, TUNED)) -> list[Any]:
-    right = (chat("base", "Paris"), chat("adapter-0", "Paris"), refusal("unknown", "no such model", 404))
+    right = (chat("base", "Paris"), chat("adapter-0", "Paris", model="sql"), refusal("unknown", "no such model", 404))
     given = {exchange.step: exchange for exchange in (models(*entries), *right, *exchanges)}
     return judged(LISTED, transcript(*given.values()))
 
@@ -34,6 +34,13 @@ def test_a_listed_adapter_that_answers_holds_every_rule():
 
     assert {one.outcome for one in found} == {H}
     assert {one.check for one in found} == {check.id for check in LISTED.checks}
+
+
+@pytest.mark.parametrize(("model", "outcomes"), [("sql", [H]), ("m", [V]), ("/weights/sql", []), (None, [])])
+def test_an_adapter_does_not_answer_in_its_parents_name(model, outcomes):
+    found = listed(chat("adapter-0", "Paris", model=model))
+
+    assert said(found, "adapter-answers-under-its-own-name") == outcomes
 
 
 @pytest.mark.parametrize("entries", [(BASE,), ({"id": "m"},), ({"id": "m", "parent": "m"},), ()])

@@ -14,7 +14,7 @@ COUNTED, READ, SYSTEM = "each-turn-is-counted", "earlier-turns-reach-the-model",
 
 
 def counts(two: int | None, four: int | None, ten: int | None) -> Transcript:
-    steps = (("alone", 20), ("turns-2", two), ("turns-4", four), ("turns-10", ten))
+    steps = (("alone", 20), ("pair-turns-one", two), ("turns-4", four), ("turns-10", ten))
     return transcript(*(chat(step, prompt=tokens) for step, tokens in steps))
 
 
@@ -68,7 +68,7 @@ def test_without_logprobs_the_plain_requests_are_compared():
 
 
 def test_a_system_role_that_is_refused_is_refused_and_the_turns_still_count():
-    found = judged(PROBE, transcript(*counts(100, 170, 380), refusal("system-short"), refusal("system-long")))
+    found = judged(PROBE, transcript(*counts(100, 170, 380), refusal("pair-system-one"), refusal("system-long")))
 
     assert said(found, COUNTED) == [Outcome.HELD]
     assert said(found, SYSTEM) == [Outcome.REFUSED]

@@ -28,6 +28,7 @@ RIGHT: dict[str, object] = {
     "pattern": f"{WORD}-07",
     "format": "2024-02-29",
     "minLength": "x" * 40,
+    "pattern with lengths": "x" * 40,
     "maxLength": "x",
     "minimum/maximum": 7393,
     "exclusiveMinimum/exclusiveMaximum": 7391,
@@ -155,7 +156,7 @@ def test_the_reason_counts_and_names() -> None:
     found = judged(*replies, *refused, answered("allOf", "sea and more"))
 
     assert {finding.check: finding.outcome for finding in found} == {KEPT: HELD, ENFORCED: HELD, OTHERS: NO_EFFECT}
-    assert found[0].why == "22 keywords: 19 enforced, 2 refused (uniqueItems, contains), 1 ignored (allOf)"
+    assert found[0].why == "23 keywords: 20 enforced, 2 refused (uniqueItems, contains), 1 ignored (allOf)"
     assert found[0].measured["uniqueItems"] == "refused"
 
 

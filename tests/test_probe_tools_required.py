@@ -53,11 +53,18 @@ def judged(check: str, *exchanges: Exchange, mode: Mode = Mode.NON_STREAM) -> se
 
 
 def test_a_right_call_holds_every_check() -> None:
-    plain, strict = forced(None, call()), forced(None, call(), step="strict")
+    plain, strict = forced(None, call()), forced(None, call(id="call_2"), step="strict")
 
     assert {check.id: judged(check.id, plain, strict) for check in PROBE.checks} == {
         check.id: {HELD} for check in PROBE.checks
     }
+
+
+def test_an_id_that_comes_back_in_another_request_is_a_fault_and_one_call_alone_says_nothing() -> None:
+    check = "ids-of-calls-do-not-come-back"
+
+    assert judged(check, forced(None, call()), forced(None, call(), step="strict")) == {VIOLATED}
+    assert judged(check, forced(None, call()), forced("I am well.", step="strict")) == set()
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ def rest(arguments: str, **more: Json) -> Json:
     return {"index": 0, "function": {"arguments": arguments}, **more}
 
 
-def stream(*deltas: Json, finish: str = "tool_calls", text: str = "") -> Exchange:
+def stream(*deltas: Json, finish: str = "tool_calls", text: str = "", step: str = "stream-6") -> Exchange:
     events = [ROLE, *(event({"tool_calls": [delta]}) for delta in deltas), event({"content": text}), event({}, finish)]
-    return exchange("stream-6", sse(events), content_type="text/event-stream", request=REQUEST)
+    return exchange(step, sse(events), content_type="text/event-stream", request=REQUEST)
 
 
 RIGHT = (head(), rest(ARGUMENTS[:7]), rest(ARGUMENTS[7:]))
@@ -44,7 +44,9 @@ def judged(check: str, *exchanges: Exchange) -> set[Outcome]:
 
 
 def test_a_right_stream_holds_every_check() -> None:
-    assert {check.id: judged(check.id, plain(), stream(*RIGHT)) for check in PROBE.checks} == {
+    right = plain(), stream(*RIGHT), stream(head(), rest("{}"), step="stream-empty")
+
+    assert {check.id: judged(check.id, *right) for check in PROBE.checks} == {
         check.id: {HELD} for check in PROBE.checks
     }
 

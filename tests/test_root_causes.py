@@ -295,6 +295,22 @@ SHOWN: dict[str, tuple[str, Cell, Fingerprint]] = {
         ),
         VLLM,
     ),
+    "a grammar lets blanks run on": (
+        "white-space-unbounded",
+        cell(
+            "structured.json_schema", S.DEGRADED, "cut by max_tokens after 300 characters of white space in a row: “{…”"
+        ),
+        SGLANG,
+    ),
+    "a template refuses the developer": (
+        "template-without-developer",
+        cell(
+            "chat.multi_turn",
+            S.DEGRADED,
+            "the role developer is refused: HTTP 400: “Unexpected message role.”",
+        ),
+        VLLM,
+    ),
 }
 OF_EVERY_ENGINE = {cause.id for cause in ROOT_CAUSES if all(not sign.engines for sign in cause.signs)}
 """What TPUs and gateways do is no engine's flag."""

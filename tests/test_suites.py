@@ -126,7 +126,7 @@ def test_every_core_row_that_is_safe_is_in_the_default_suite() -> None:
 
 
 def test_an_extended_row_that_costs_next_to_nothing_is_in_the_default_suite() -> None:
-    stood_for = {"reasoning.structured", "reasoning.toggle", "sdk.responses"}  # by reasoning.split, responses.basic
+    stood_for = {"sdk.responses"}  # by responses.basic
     mine, _ = of_suite(SUITES["standard"], BUILTIN, PROBES)
     cheap = {
         each.feature

@@ -122,6 +122,14 @@ KEYWORDS: tuple[Keyword, ...] = (
         longest=46,
         prompt='Say "a".',
     ),
+    Keyword(
+        name="pattern with lengths",
+        value={"type": "string", "pattern": "^[a-z]+$", "minLength": 40, "maxLength": 44},
+        without={"type": "string", "pattern": "^[a-z]+$"},
+        longest=46,
+        documented=False,
+        prompt='Say "a".',
+    ),
     Keyword(name="maxLength", value={"type": "string", "maxLength": 4}, documented=False, without=_STRING, longest=6),
     Keyword(
         name="minimum/maximum", value={"type": "integer", "minimum": 7391, "maximum": 7395}, without=_INTEGER, longest=4

@@ -148,6 +148,20 @@ def _text_step(item: _Open, event: TypedEvent, part: int | None) -> str:
     return ""
 
 
+def _parts_end(read: TypedStream) -> str:
+    """Return which part of an item is added and never done although its item is."""
+    still: dict[str, set[int | None]] = {}
+    for place, event in _about_items(read):
+        key, part = _key(event.body), number(dig(event.body, "content_index"))
+        if event.type == f"{_PARTS}added":
+            still.setdefault(key, set()).add(part)
+        elif event.type == f"{_PARTS}done":
+            still.setdefault(key, set()).discard(part)
+        elif event.type == f"{_ITEMS}done" and still.get(key):
+            return f"event {place}: the item is done before its content_part.done"
+    return ""
+
+
 def _ids(read: TypedStream) -> str:
     added: dict[str, str] = {}
     for place, event in _about_items(read):
@@ -238,5 +252,6 @@ MUST: dict[str, Rule] = {
 MAY: dict[str, Rule] = {
     "last-event-names-the-status": _names_status,
     "events-have-sequence-numbers": _numbered,
+    "parts-that-open-close": _parts_end,
 }
 """Rules whose breach disappoints only clients that check."""

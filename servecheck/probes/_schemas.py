@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from servecheck.model import Finding, Json
+from servecheck.model import Check, Finding, Json, Level
 from servecheck.probes._findings import Part
 from servecheck.read import reply
 from servecheck.read.instance import fault
@@ -17,8 +17,10 @@ __all__ = [
     "NONCE_SCHEMA",
     "PULL_AWAY",
     "ROOM_TO_THINK",
+    "blanks_check",
     "cut_short",
     "faults",
+    "judge_blanks",
     "judge_schema",
     "latest",
     "looks_like_json",
@@ -46,6 +48,39 @@ NONCE_SCHEMA: dict[str, object] = {
     "additionalProperties": False,
 }
 """The schema that one answer fits, and whose word stands nowhere else; 16 to 26 tokens on three engines."""
+
+
+_BLANKS = "white-space-comes-to-an-end"
+"""How the name of a check begins that :func:`blanks_check` returns and :func:`judge_blanks` judges."""
+_WHERE = {
+    "in-json-mode": "An answer in JSON mode",
+    "under-a-schema": "An answer under a schema",
+    "on-other-routes": "A streamed answer, a completion or a response under a schema",
+}
+_BLANK = re.compile(r"\s{40,}\Z")  # deeper than any indentation of a flat object
+
+
+def blanks_check(where: str) -> Check:
+    """Return the check of a probe: a grammar that allows white space without bound lets a model write nothing else."""
+    return Check(
+        id=f"{_BLANKS}-{where}",
+        rule=f"{_WHERE[where]} is not white space without end up to max_tokens.",
+        level=Level.SHOULD,
+        source="https://github.com/vllm-project/vllm/pull/44619",
+    )
+
+
+def judge_blanks(where: str, part: Part, looks: Sequence[reply.Reply | None]) -> Iterator[Finding]:
+    """Judge by :func:`blanks_check` the answers of which the limit cut every look."""
+    answers = [look for look in looks if isinstance(look, reply.Answer)]
+    cut = [answer for answer in answers if answer.finish == "length"]
+    blank = next((answer for answer in cut if _BLANK.search(answer.text)), None)
+    if blank is not None:
+        run = len(blank.text) - len(blank.text.rstrip())
+        why = f"cut by max_tokens after {run} characters of white space in a row: {quote(blank.text, 40)}"
+        yield part.violated(f"{_BLANKS}-{where}", why, blank)
+    elif answers:
+        yield part.held(f"{_BLANKS}-{where}", f"{len(answers)} answers, none lost in white space", *answers)
 
 
 def with_nonce(value: object, nonce: str) -> Json:

@@ -1,8 +1,9 @@
 """A plain chat completion has everything that a client reads.
 
-What it does: sends one prompt greedily, and once with nothing but the messages and ``max_tokens``, and reads the
-reply as a client would: text, role, finish reason, usage that adds up, the model's name, the object's name. Where a
-model spends all its room on thinking, it asks again with more.
+What it does: sends one prompt greedily, once with nothing but the messages and ``max_tokens``, and once with optional
+fields given as null, which is how typed clients leave them out. Reads the reply as a client would: text, role, finish
+reason, usage that adds up, the model's name, the object's name. Where a model spends all its room on thinking, it asks
+again with more.
 
 Why it matters: every other row rests on this one, and client libraries fail on a missing field far from its cause.
 
@@ -19,6 +20,7 @@ from pydantic import Field
 from servecheck.model import Check, Exchange, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._steps import reply_at
 from servecheck.read import reply
 from servecheck.read.markup import end_mark
 from servecheck.read.text import dig, garbage, number, quote, string
@@ -28,6 +30,9 @@ __all__ = ["PROBE"]
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/object"
 _PART = Part()
 _FINISH = ("stop", "length")
+_NULLS = "null-is-as-good-as-absent"
+_NULLABLE = ("temperature", "top_p", "stop", "seed", "logit_bias")
+"""Fields that the API says may be null; those that some engine's types forbid to be null are left out."""
 
 
 class ChatBasicParams(Params):
@@ -41,7 +46,7 @@ class ChatBasicParams(Params):
 
 
 async def drive(session: Session, params: ChatBasicParams, _: Transcript | None) -> None:
-    """Ask greedily, ask bare, and ask which names the model is listed under."""
+    """Ask greedily, ask bare, ask with nulls, and where the model has another name, under which it is listed."""
     messages: Json = [{"role": "user", "content": params.prompt}]
     greedy: dict[str, Json] = {"messages": messages, "temperature": 0, "top_p": 1}
     first, room = await session.chat("greedy", {**greedy, "max_tokens": params.max_tokens}), params.max_tokens
@@ -49,7 +54,14 @@ async def drive(session: Session, params: ChatBasicParams, _: Transcript | None)
         room = params.thinking_tokens
         await session.chat("greedy-roomy", {**greedy, "max_tokens": room})
     await session.chat("bare", {"messages": messages, "max_tokens": room})
-    await session.get("models", "/models")
+    await session.chat("nulls", {"messages": messages, "max_tokens": room, **dict.fromkeys(_NULLABLE)})
+    if any(_renamed(reply_at(session.transcript, step)) for step in ("greedy", "bare")):
+        await session.get("models", "/models")
+
+
+def _renamed(found: reply.Reply | None) -> bool:
+    """Tell whether an answer goes by another name than was asked for, which the list of models may explain."""
+    return isinstance(found, reply.Answer) and dig(found.body, "model") != dig(found.exchange.request, "model")
 
 
 def _only_thought(exchange: Exchange) -> bool:
@@ -61,7 +73,7 @@ def _only_thought(exchange: Exchange) -> bool:
 
 
 def judge(transcript: Transcript, _: ChatBasicParams) -> Iterator[Finding]:
-    """Judge both replies by the same rules; of the two greedy ones the roomier."""
+    """Judge the greedy and the bare reply by the same rules, of two greedy ones the roomier; then the nulls."""
     models = transcript.get("models")
     listed = reply.json_body(models) if models is not None else None
     entries = dig(listed, "data") if not isinstance(listed, reply.Refusal | reply.Failure) else None
@@ -69,6 +81,11 @@ def judge(transcript: Transcript, _: ChatBasicParams) -> Iterator[Finding]:
     for exchange in (transcript.get("greedy-roomy") or transcript.get("greedy"), transcript.get("bare")):
         if exchange is not None:
             yield from _judge(reply.chat(exchange), names)
+    nulls, bare = reply_at(transcript, "nulls"), reply_at(transcript, "bare")
+    if nulls is not None and isinstance(bare, reply.Answer):
+        said = f"{', '.join(_NULLABLE)} null"
+        missing = _PART.unless_answered(_NULLS, nulls, bare, what=said)
+        yield missing or _PART.held(_NULLS, f"answered with {said}", nulls, bare)
 
 
 def _judge(answer: reply.Reply, names: set[str]) -> Iterator[Finding]:
@@ -126,6 +143,9 @@ def _usage(answer: reply.Answer) -> Finding:
         return _PART.violated(check, f"usage is incomplete: {said}", answer)
     if prompt <= 0 or completion <= 0 or total != prompt + completion:
         return _PART.violated(check, f"usage does not add up: {said}", answer)
+    for name, part, whole in (("cached", usage.cached, prompt), ("reasoning", usage.reasoning, completion)):
+        if part is not None and part > whole:
+            return _PART.violated(check, f"{name}_tokens {part} are more than all: {said}", answer)
     if max_tokens is not None and completion > max_tokens:
         return _PART.violated(check, f"more tokens than max_tokens {max_tokens} allows: {said}", answer)
     return _PART.held(check, said, answer)
@@ -193,7 +213,7 @@ PROBE = Probe(
         ),
         Check(
             id="usage-adds-up",
-            rule="usage counts prompt and completion, adds them up, and stays within max_tokens.",
+            rule="usage counts prompt and completion, adds up, and stays within max_tokens; no part exceeds its whole.",
             level=Level.MUST,
             source=_SOURCE,
         ),
@@ -209,11 +229,17 @@ PROBE = Probe(
             level=Level.SHOULD,
             source=_SOURCE,
         ),
+        Check(
+            id=_NULLS,
+            rule="An optional field may be given as null, and the request is answered as without it.",
+            level=Level.SHOULD,
+            source="https://github.com/ggml-org/llama.cpp/issues/25515",
+        ),
     ),
     params=ChatBasicParams,
     drive=drive,
     judge=judge,
     requests=3,
-    prompt_tokens=70,
-    output_tokens=100,
+    prompt_tokens=105,
+    output_tokens=150,
 )

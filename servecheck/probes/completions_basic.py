@@ -2,7 +2,7 @@
 
 What it does: sends one prompt greedily, once with nothing but the prompt and ``max_tokens``, and once as a list of two
 prompts, and reads the replies as a client would: text, finish reason, usage that adds up, the object's name, one choice
-for each prompt.
+for each prompt, in the order of the prompts.
 
 Why it matters: base models, fill-ins and evaluation harnesses use this route; a chat-only server should say so.
 
@@ -29,6 +29,8 @@ _PART = Part(route=Route.COMPLETIONS)
 _TEXT, _SANE, _FINISH = "completion-has-text", "completion-is-not-garbage", "completion-says-how-it-ended"
 _USAGE, _NAMED, _LIST = "completion-usage-adds-up", "text-completion-object-is-named", "each-listed-prompt-is-completed"
 
+_TELLING = 20  # characters; two prompts may have a short answer in common
+
 
 class CompletionsBasicParams(Params):
     """What may be chosen in YAML."""
@@ -48,7 +50,7 @@ async def drive(session: Session, params: CompletionsBasicParams, _: Transcript 
 
 
 def judge(transcript: Transcript, params: CompletionsBasicParams) -> Iterator[Finding]:
-    """Judge both single replies by the same rules, and the list by its number of choices."""
+    """Judge both single replies by the same rules, and the list by its choices."""
     for step, what in (("greedy", "a prompt at temperature 0"), ("bare", "a prompt with nothing but max_tokens")):
         answer = reply_at(transcript, step)
         missing = _PART.unless_answered(_TEXT, answer, what=what)
@@ -116,7 +118,15 @@ def _judge_list(listed: reply.Reply | None, greedy: reply.Answer) -> Finding:
     assert isinstance(listed, reply.Answer)
     indices = [choice.index for choice in listed.choices]
     why = f"{len(indices)} choices for 2 prompts, indices {indices}"
-    return (_PART.held if indices == [0, 1] else _PART.violated)(_LIST, why, listed, greedy)
+    if indices != [0, 1]:
+        return _PART.violated(_LIST, why, listed, greedy)
+    # Batches round otherwise, so the first need not be what the prompt gets alone; the second never is by chance.
+    first, second = (choice.text for choice in listed.choices)
+    if len(second.strip()) > _TELLING and second == greedy.text != first:
+        return _PART.violated(_LIST, f"{why}: choice 1 answers prompt 0: {quote(second, 60)}", listed, greedy)
+    if len(second.strip()) > _TELLING and second == first and not garbage(first):
+        return _PART.violated(_LIST, f"{why}, and one answer for both: {quote(first, 60)}", listed, greedy)
+    return _PART.held(_LIST, why, listed, greedy)
 
 
 PROBE = Probe(

@@ -24,6 +24,8 @@ from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
     PULL_AWAY,
     ROOM_TO_THINK,
+    blanks_check,
+    judge_blanks,
     latest,
     looks_like_json,
     thought,
@@ -86,12 +88,15 @@ async def drive(session: Session, params: JsonObjectParams, _: Transcript | None
 
 
 def judge(transcript: Transcript, _: JsonObjectParams) -> Iterator[Finding]:
-    """Judge every arm's last look against the control of its temperature."""
+    """Judge every arm's last look against the control of its temperature, then whether one is lost in white space."""
+    looks = []
     for arm, more in _ARMS.items():
         look = latest(reply_at(transcript, f"{arm}-again"), reply_at(transcript, arm))
         control = reply_at(transcript, "control" if more.get("temperature") == 0 else "control-sampled")
         part = Part(mode=Mode.STREAM if "stream" in more else Mode.NON_STREAM)
+        looks.append(look)
         yield _judge(part, _CHECKS[arm], look, control, simple=arm == "simple")
+    yield from judge_blanks("in-json-mode", Part(), looks)
 
 
 def _judge(part: Part, check: str, look: reply.Reply | None, control: reply.Reply | None, *, simple: bool) -> Finding:
@@ -151,7 +156,10 @@ _RULES = {
 PROBE = Probe(
     id="json_object",
     doc=__doc__ or "",
-    checks=tuple(Check(id=_CHECKS[arm], rule=rule, level=Level.MUST, source=_SOURCE) for arm, rule in _RULES.items()),
+    checks=(
+        *(Check(id=_CHECKS[arm], rule=rule, level=Level.MUST, source=_SOURCE) for arm, rule in _RULES.items()),
+        blanks_check("in-json-mode"),
+    ),
     params=JsonObjectParams,
     drive=drive,
     judge=judge,

@@ -26,6 +26,8 @@ from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
     NONCE_SCHEMA,
     PULL_AWAY,
+    blanks_check,
+    judge_blanks,
     judge_schema,
     latest,
     more_room,
@@ -79,7 +81,8 @@ async def drive(session: Session, params: JsonSchemaParams, _: Transcript | None
 
 
 def judge(transcript: Transcript, params: JsonSchemaParams) -> Iterator[Finding]:
-    """Judge each answer under a schema against the controls."""
+    """Judge each answer under a schema against the controls, then whether one was lost in white space."""
+    looks = []
     for step, check in (
         ("greedy", "schema-shapes-the-answer"),
         ("sampled", "schema-shapes-a-sampled-answer"),
@@ -87,7 +90,9 @@ def judge(transcript: Transcript, params: JsonSchemaParams) -> Iterator[Finding]
     ):
         shaped = latest(reply_at(transcript, f"{step}-again"), reply_at(transcript, step))
         control = reply_at(transcript, "control" if step == "greedy" else "control-sampled")
+        looks.append(shaped)
         yield judge_schema(Part(), check, shaped, control, params.answer_schema, what=_WHAT[check])
+    yield from judge_blanks("under-a-schema", Part(), looks)
 
 
 _WHAT = {
@@ -118,6 +123,7 @@ PROBE = Probe(
             level=Level.MUST,
             source=_SOURCE,
         ),
+        blanks_check("under-a-schema"),
     ),
     params=JsonSchemaParams,
     drive=drive,

@@ -26,6 +26,8 @@ from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
     NONCE_SCHEMA,
     PULL_AWAY,
+    blanks_check,
+    judge_blanks,
     judge_schema,
     latest,
     more_room,
@@ -105,11 +107,14 @@ def judge(transcript: Transcript, params: JsonSchemaRoutesParams) -> Iterator[Fi
         why = f"the route refuses a plain request too: {plain.what}"
         yield Part(route=route).refused(_RESPONDED, why, plain)
         return
+    looks = []
     for arm, more in _ARMS[params.where].items():
         part = Part(route=route, mode=Mode.STREAM if "stream" in more else Mode.NON_STREAM)
         shaped = latest(reply_at(transcript, f"{arm}-again"), reply_at(transcript, arm))
         control = reply_at(transcript, "control" if more.get("temperature") == 0 else "control-sampled")
+        looks.append(shaped)
         yield judge_schema(part, _CHECKS[params.where], shaped, control, NONCE_SCHEMA)
+    yield from judge_blanks("on-other-routes", Part(route=route), looks)
 
 
 PROBE = Probe(
@@ -134,6 +139,7 @@ PROBE = Probe(
             level=Level.MUST,
             source="https://platform.openai.com/docs/guides/structured-outputs?api-mode=responses",
         ),
+        blanks_check("on-other-routes"),
     ),
     params=JsonSchemaRoutesParams,
     drive=drive,

@@ -2,7 +2,8 @@
 
 What it does: asks two questions greedily with ``logprobs`` and five alternatives, whole twice (the first warms the
 prefix cache) and streamed once, and streams one without ``logprobs`` (the control). Compares token by token up to the
-first near-tie, where either token is right, and looks whether the stream still says why it ended.
+first near-tie, where either token is right, and looks whether the stream still says why it ended. One stream has a tool
+beside it that nothing calls for: its parser must not swallow the logprobs.
 
 Why it matters: streams are put together by other code than whole replies. Entries get lost with empty pieces, and a
 proxy is known to drop the finish reason only where both ``stream`` and ``logprobs`` are on.
@@ -32,7 +33,16 @@ _SOURCE = "https://platform.openai.com/docs/api-reference/chat-streaming/streami
 _GIVEN, _FINISH = "stream-carries-logprobs", "finish-reason-comes-with-logprobs"
 _SAME, _PROPER = "stream-logprobs-equal-whole-logprobs", "streamed-logprobs-are-probabilities"
 _SPELT = "streamed-tokens-are-the-text"
+_TOOLS = "tools-leave-the-logprobs-in-streams"
 _PART = Part(mode=Mode.STREAM)
+_TOOL: Json = {
+    "type": "function",
+    "function": {
+        "name": "set_alarm",
+        "description": "Sets an alarm clock.",
+        "parameters": {"type": "object", "properties": {"time": {"type": "string"}}, "required": ["time"]},
+    },
+}
 _FAR = 0.25  # nat; between two replies of one server 0.137 was the most that was measured
 _FEW = 0.25
 
@@ -61,6 +71,7 @@ async def drive(session: Session, params: LogprobsStreamParams, _: Transcript | 
         await session.chat(f"stream-{place}", {**asked, "stream": True})
         if place == 1:
             await session.chat("control", {**body, "stream": True})
+            await session.chat("tools", {**asked, "stream": True, "tools": [_TOOL]})
 
 
 def judge(transcript: Transcript, params: LogprobsStreamParams) -> Iterator[Finding]:
@@ -89,6 +100,26 @@ def judge(transcript: Transcript, params: LogprobsStreamParams) -> Iterator[Find
         ):
             yield (_PART.violated if why else _PART.held)(check, why or right, stream)
         yield _same(entries, stream, whole)
+    yield from _beside_tools(reply_at(transcript, "tools"), reply_at(transcript, "stream-1"))
+
+
+def _beside_tools(found: reply.Reply | None, without: reply.Reply | None) -> Iterator[Finding]:
+    """Judge the stream with a tool, where the same stream without one has logprobs.
+
+    Whether tools are taken at all is another row's question, so only a refusal that speaks of logprobs counts.
+    """
+    if not isinstance(without, reply.Answer) or without.stream is None or not of_chat(without.first.logprobs):
+        return
+    if isinstance(found, reply.Refusal) and "logprobs" in found.message:
+        yield _PART.refused(_TOOLS, f"refused with a tool, and not without: {found.what}", found, without)
+    if not isinstance(found, reply.Answer) or not (found.text or found.first.reasoning):
+        return
+    entries = of_chat(found.first.logprobs)
+    # A piece of the text may be held back by a parser, but not the numbers of a text that is there.
+    if entries:
+        yield _PART.held(_TOOLS, f"{len(entries)} entries in a stream with a tool", found, without)
+    else:
+        yield _PART.violated(_TOOLS, f"no entries in a stream with a tool: {quote(found.text, 60)}", found, without)
 
 
 def _nothing(stream: reply.Answer, whole: reply.Reply | None) -> Finding:
@@ -189,11 +220,17 @@ PROBE = Probe(
             level=Level.MUST,
             source=_SOURCE,
         ),
+        Check(
+            id=_TOOLS,
+            rule="A stream that has logprobs has them also where tools are offered and none is called.",
+            level=Level.SHOULD,
+            source="https://github.com/sgl-project/sglang/issues/28456",
+        ),
     ),
     params=LogprobsStreamParams,
     drive=drive,
     judge=judge,
-    requests=7,
-    prompt_tokens=220,
-    output_tokens=80,
+    requests=8,
+    prompt_tokens=290,
+    output_tokens=92,
 )

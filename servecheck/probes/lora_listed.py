@@ -33,6 +33,7 @@ __all__ = ["PROBE"]
 _PART = Part(route=Route.NONE, mode=Mode.NONE)
 _PARENT, _ANSWERS = "adapters-name-a-listed-parent", "every-listed-adapter-answers"
 _LENGTH, _UNKNOWN = "adapter-length-is-given-as-its-parent-s", "unknown-adapter-is-refused"
+_NAME = "adapter-answers-under-its-own-name"
 _SOURCE = "https://docs.vllm.ai/en/latest/features/lora/"
 _MOST = 6  # adapters that are asked; a server may list hundreds
 
@@ -75,6 +76,7 @@ def judge(transcript: Transcript, _: Params) -> Iterator[Finding | NotApplicable
     yield _parents(exchange, found)
     yield from _lengths(exchange, found)
     yield _answers(transcript, exchange, found)
+    yield from _named(transcript, found)
     yield _unknown(transcript)
 
 
@@ -139,6 +141,23 @@ def _answers(transcript: Transcript, listed: Exchange, found: tuple[Adapter, ...
     return _PART.held(_ANSWERS, f"{min(len(found), _MOST)} adapters answer{left}", *seen)
 
 
+def _named(transcript: Transcript, found: tuple[Adapter, ...]) -> Iterator[Finding]:
+    """Judge the name under which an adapter answers: the base model's says that the base model answered."""
+    for place, adapter in enumerate(found[:_MOST]):
+        exchange = transcript.get(f"adapter-{place}")
+        body = None if exchange is None else reply.json_body(exchange)
+        if exchange is None or isinstance(body, reply.Refusal | reply.Failure):
+            continue
+        name = string(dig(body, "model"))
+        said = f"{quote(adapter.name, 40)} answers as {quote(name, 40)}"
+        if name and name == adapter.parent:
+            yield _PART.violated(_NAME, said, exchange)
+            return
+        if name == adapter.name:
+            yield _PART.held(_NAME, said, exchange)
+            return
+
+
 def _unknown(transcript: Transcript) -> Finding:
     exchange = transcript.get("unknown")
     if exchange is None:
@@ -163,6 +182,12 @@ PROBE = Probe(
             source=_SOURCE,
         ),
         Check(id=_ANSWERS, rule="Every name that is listed answers a request.", level=Level.MUST, source=_SOURCE),
+        Check(
+            id=_NAME,
+            rule="A reply of an adapter does not carry its parent's name.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm/issues/11090",
+        ),
         Check(
             id=_LENGTH,
             rule="An adapter's max_model_len is its parent's, or is left out.",

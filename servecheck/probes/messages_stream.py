@@ -168,20 +168,32 @@ def _usage(read: TypedStream) -> str:
     return ""
 
 
+def _listed(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
 def _inputs(read: TypedStream) -> str:
-    """Return which tool's input does not join to JSON; what the limit cut is no JSON, and that is right."""
+    """Return which tool's input does not join to JSON; what the limit cut is no JSON, and that is right.
+
+    No pieces at all are an empty input, which is wrong for a tool that has to have one.
+    """
     reasons = {string(dig(event.body, "delta", "stop_reason")) for event in read.of("message_delta")}
     tools = {
-        number(dig(event.body, "index"))
+        number(dig(event.body, "index")): dig(event.body, "content_block", "input")
         for event in read.of("content_block_start")
         if dig(event.body, "content_block", "type") == "tool_use"
     }
-    for index in tools:
+    needed = dig(read.exchange.request, "tools", 0, "input_schema", "required")
+    for index, given in tools.items():
         joined = "".join(
             string(dig(event.body, "delta", "partial_json"))
             for event in read.of("content_block_delta")
             if number(dig(event.body, "index")) == index
         )
+        if not joined and not given and needed and "max_tokens" not in reasons:
+            return (
+                f"the input of block {index} has no pieces, and the tool needs {', '.join(map(str, _listed(needed)))}"
+            )
         try:
             parse(joined or "{}")
         except ValueError as error:
@@ -207,7 +219,7 @@ _WORDED = {
     "blocks-open-grow-and-close": "Blocks start at counted indexes, grow by deltas of their kind, and stop in turn.",
     "one-stop-reason-per-message": "One message_delta gives the stop_reason, and it fits the blocks.",
     "streamed-message-has-usage": "message_start counts the input or message_delta does; message_delta the output.",
-    "tool-input-joins-to-json": "The pieces of a tool's input join to a JSON text.",
+    "tool-input-joins-to-json": "The pieces of a tool's input join to a JSON text; a needed input has some.",
     "message-event-lines-name-the-type": "Every event has a type, and an event line that names it.",
 }
 

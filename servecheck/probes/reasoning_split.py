@@ -1,8 +1,9 @@
 """Thinking is kept apart from the answer.
 
 What it does: asks a model that thinks a few short questions, greedily and sampled, whole or streamed. The thinking must
-come in a field of its own (``reasoning`` or ``reasoning_content``), the answer in ``content``. A model that shows no
-thinking, as it is or when asked to, makes the row not applicable.
+come in a field of its own (``reasoning`` or ``reasoning_content``), the answer in ``content``. A word of the thought is
+given as a stop string, which is for the answer. A model that shows no thinking, as it is or when asked to, makes the
+row not applicable.
 
 Why it matters: thinking in the content reaches users and breaks parsers; an answer in the reasoning field leaves
 applications with nothing. Streams are split by other code than whole replies, and are reported to differ.
@@ -13,16 +14,17 @@ answer; by a model that thinks for longer than ``max_tokens``, of which only the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Mode, NotApplicable, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._reasoning import ROOM, ask, field_of, marks, no_thinking, tokens_in, told_to
-from servecheck.probes._steps import reply_at
+from servecheck.probes._steps import answer_at, reply_at
 from servecheck.read import reply
 from servecheck.read.text import dig, parse, quote, string
 
@@ -31,6 +33,7 @@ __all__ = ["PROBE"]
 _SOURCE = "https://docs.vllm.ai/en/latest/features/reasoning_outputs/"
 _APART, _ANSWER = "thinking-is-in-its-own-field", "answer-is-in-the-content"
 _CLEAN, _ORDER = "reasoning-and-answer-hold-no-marks", "thinking-streams-before-the-answer"
+_BILLED, _STOP = "reasoning-tokens-count-the-thinking", "stop-string-spares-the-thinking"
 
 
 class ReasoningSplitParams(Params):
@@ -63,6 +66,17 @@ async def drive(session: Session, params: ReasoningSplitParams, _: Transcript | 
         for draw in range(params.draws):
             body: dict[str, Json] = {**base, **more, **streamed, "messages": messages, "temperature": 0.7}
             await session.chat(f"look-{place}-{draw}", body)
+    word = _word_of_thought(told_to(session.transcript))
+    if word and not streamed:
+        await session.chat("stopped", {**base, **more, "messages": first, "temperature": 0, "stop": [word]})
+
+
+def _word_of_thought(whole: reply.Answer | None) -> str:
+    """Return a word that a greedy reply thought of and did not say, an empty string where there is none."""
+    if whole is None or whole.finish != "stop" or not whole.text.strip():
+        return ""
+    words = re.findall(r"[A-Za-z]{4,}", whole.first.reasoning)
+    return next((word for word in words[len(words) // 2 :] if word.lower() not in whole.text.lower()), "")
 
 
 def judge(transcript: Transcript, params: ReasoningSplitParams) -> Iterator[Finding | NotApplicable]:
@@ -84,6 +98,8 @@ def judge(transcript: Transcript, params: ReasoningSplitParams) -> Iterator[Find
     yield _apart(part, answers, whole)
     yield _answer(part, answers)
     yield from _clean(part, answers)
+    yield from _billed(part, answers)
+    yield from _stopped(part, transcript, whole)
     if params.mode == "stream":
         yield from _order(part, answers)
 
@@ -131,6 +147,37 @@ def _clean(part: Part, answers: Sequence[reply.Answer]) -> Iterator[Finding]:
         yield part.held(_CLEAN, f"no special token is written out in {len(answers)} replies", *answers)
 
 
+def _billed(part: Part, answers: Sequence[reply.Answer]) -> Iterator[Finding]:
+    """Judge the count of reasoning tokens where there is one; a server need not tell it."""
+    told = [answer for answer in answers if answer.usage is not None and answer.usage.reasoning is not None]
+    for answer in told:
+        count, made = (answer.usage.reasoning, answer.usage.completion) if answer.usage else (None, None)
+        said = f"reasoning_tokens {count} of {made} completion tokens"
+        if not count and len(answer.first.reasoning.split()) > 1:
+            yield part.violated(_BILLED, f"{said}, and there is thinking: {quote(answer.first.reasoning, 60)}", answer)
+            return
+        if count and made is not None and count > made:
+            yield part.violated(_BILLED, f"{said}: more than all", answer)
+            return
+    if told:
+        counts = ", ".join(str(answer.usage.reasoning) for answer in told if answer.usage)
+        yield part.held(_BILLED, f"reasoning_tokens {counts}", *told)
+
+
+def _stopped(part: Part, transcript: Transcript, whole: reply.Answer) -> Iterator[Finding]:
+    """Judge the answer behind a thought that says the stop string; who takes no stop string has no such trouble."""
+    found = answer_at(transcript, "stopped")
+    if found is None:
+        return
+    word = quote(str(dig(found.exchange.request, "stop", 0)))
+    if found.text.strip():
+        yield part.held(_STOP, f"with the stop string {word}, a word of the thought, the answer comes", found, whole)
+    elif found.finish == "stop":
+        thought = quote(found.first.reasoning[-60:], 64)
+        why = f"the stop string {word}, a word of the thought, ends the reply before its answer: {thought}"
+        yield part.violated(_STOP, why, found, whole)
+
+
 def _order(part: Part, answers: Sequence[reply.Answer]) -> Iterator[Finding]:
     seen = [answer for answer in answers if answer.first.reasoning.strip() and answer.text.strip()]
     for answer in seen:
@@ -153,6 +200,12 @@ def _thought_after_answer(answer: reply.Answer) -> str:
             return thought
         begun = begun or bool(string(dig(delta, "content")).strip())
     return ""
+
+
+def cost(params: ReasoningSplitParams) -> Cost:
+    """Return what a trial costs with these parameters; tokens as measured on the reference server."""
+    requests = 2 + len(params.prompts) * params.draws
+    return Cost(requests=requests, prompt_tokens=34 * requests, output_tokens=56 * requests)
 
 
 PROBE = Probe(
@@ -178,6 +231,18 @@ PROBE = Probe(
             source="https://github.com/vllm-project/vllm/issues/48748",
         ),
         Check(
+            id=_BILLED,
+            rule="Where usage tells reasoning tokens, thinking has some, and no more than the completion has.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm-ascend/issues/13070",
+        ),
+        Check(
+            id=_STOP,
+            rule="A stop string ends the answer, and not the thinking before it.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm/issues/52393",
+        ),
+        Check(
             id=_ORDER,
             rule="In a stream no reasoning comes after the answer has begun.",
             level=Level.SHOULD,
@@ -187,7 +252,5 @@ PROBE = Probe(
     params=ReasoningSplitParams,
     drive=drive,
     judge=judge,
-    requests=5,
-    prompt_tokens=170,
-    output_tokens=280,
+    cost=cost,
 )

@@ -1,8 +1,8 @@
 """A JSON Schema shapes the answer and leaves the thinking free.
 
 What it does: asks a model that thinks for prose, as it is (the control), with a schema whose only property must equal a
-random word, and in JSON mode. The content must be the JSON, alone; the thinking must still be there. A model that shows
-no thinking makes the row not applicable.
+random word, and in JSON mode. The content must be the JSON, alone; the thinking must still be there. With the thinking
+switched off, the schema must shape the content as well. A model that shows no thinking makes the row not applicable.
 
 Why it matters: a grammar must wait for the end of the thought and then begin. Servers are known to begin at once (the
 thought is gone, and with it the quality), never to begin (prose), or to file the JSON under reasoning.
@@ -31,6 +31,7 @@ __all__ = ["PROBE"]
 _PART = Part()
 _SCHEMA, _OBJECT = "schema-shapes-the-answer-after-thinking", "json-mode-shapes-the-answer-after-thinking"
 _FREE = "schema-leaves-the-thinking"
+_OFF = "schema-shapes-the-answer-without-thinking"
 _SOURCE = "https://docs.vllm.ai/en/latest/features/reasoning_outputs/"
 
 
@@ -59,6 +60,8 @@ async def drive(session: Session, params: ReasoningStructuredParams, _: Transcri
     }
     wanted: Json = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
     await session.chat("schema", {**body, **more, "response_format": wanted})
+    off: dict[str, Json] = {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}}
+    await session.chat("schema-off", {**body, **off, "response_format": wanted})
     await session.chat("object", {**body, **more, "response_format": {"type": "json_object"}})
 
 
@@ -73,6 +76,10 @@ def judge(transcript: Transcript, _: ReasoningStructuredParams) -> Iterator[Find
     yield _shaped(_SCHEMA, shaped, thought, lambda value: value == _wanted(shaped))
     yield _shaped(_OBJECT, reply_at(transcript, "object"), thought, lambda value: isinstance(value, dict))
     yield from _free(shaped, thought)
+    off = reply_at(transcript, "schema-off")
+    # A server that does not know the switch refuses it; the row on the switch says so.
+    if isinstance(shaped, reply.Answer) and off is not None and not isinstance(off, reply.Refusal):
+        yield _shaped(_OFF, off, thought, lambda value: value == _wanted(off))
 
 
 def _wanted(shaped: reply.Reply | None) -> Json:
@@ -141,6 +148,12 @@ PROBE = Probe(
             source=_SOURCE,
         ),
         Check(
+            id=_OFF,
+            rule="With thinking switched off a schema shapes the content too.",
+            level=Level.MUST,
+            source="https://github.com/vllm-project/vllm/issues/19222",
+        ),
+        Check(
             id=_FREE,
             rule="A model that thinks does so under a schema too.",
             level=Level.SHOULD,
@@ -150,7 +163,7 @@ PROBE = Probe(
     params=ReasoningStructuredParams,
     drive=drive,
     judge=judge,
-    requests=3,
-    prompt_tokens=160,
-    output_tokens=150,
+    requests=4,
+    prompt_tokens=215,
+    output_tokens=175,
 )

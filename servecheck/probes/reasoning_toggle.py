@@ -2,7 +2,8 @@
 
 What it does: asks a model that thinks the same question with ``chat_template_kwargs`` (``enable_thinking`` and
 ``thinking`` false) and with ``reasoning_effort: none``. One way that works is enough; the answer must then be in the
-content. The same question as it is is the control. A model that shows no thinking makes the row not applicable.
+content. The same question as it is is the control. Its answer is sent back as a turn of a longer conversation, thought
+and all, as frameworks do. A model that shows no thinking makes the row not applicable.
 
 Why it matters: thinking costs seconds and money where an application needs a word. Parsers are reported that, with
 thinking off, wait for a tag that never comes and file the whole answer under reasoning.
@@ -20,7 +21,7 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, NotApplicable, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
-from servecheck.probes._reasoning import ROOM, ask, marks, no_thinking, thinks, told_to
+from servecheck.probes._reasoning import ROOM, ask, field_of, marks, no_thinking, thinks, told_to
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
 from servecheck.read.text import quote
@@ -29,6 +30,7 @@ __all__ = ["PROBE"]
 
 _PART = Part()
 _OFF, _CONTENT = "thinking-can-be-switched-off", "answer-without-thinking-is-in-the-content"
+_BACK = "own-thinking-is-taken-back"
 _WAYS: Mapping[str, dict[str, Json]] = {
     "template": {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}},
     "effort": {"reasoning_effort": "none"},
@@ -51,6 +53,18 @@ async def drive(session: Session, params: ReasoningToggleParams, _: Transcript |
         return
     for step, more in _WAYS.items():
         await session.chat(step, {**body, **more})
+    own = _own_turn(told_to(session.transcript))
+    if own is not None:
+        turns: list[Json] = [{"role": "user", "content": params.prompt}, own, {"role": "user", "content": "Thank you."}]
+        await session.chat("back", {**body, "messages": turns})
+
+
+def _own_turn(thought: reply.Answer | None) -> Json:
+    """Return a message with its thought as the server gave it, to be sent back; ``None`` where it was cut."""
+    if thought is None or thought.finish == "length" or not thought.text:
+        return None
+    name = field_of(thought)
+    return {"role": "assistant", "content": thought.text, name: thought.first.reasoning} if name else None
 
 
 def judge(transcript: Transcript, _: ReasoningToggleParams) -> Iterator[Finding | NotApplicable]:
@@ -63,6 +77,10 @@ def judge(transcript: Transcript, _: ReasoningToggleParams) -> Iterator[Finding 
     ways = {step: reply_at(transcript, step) for step in _WAYS}
     yield from _switched(ways, thought, on_demand=not thinks(plain))
     yield from _where(ways)
+    back = reply_at(transcript, "back")
+    if back is not None:
+        missing = _PART.unless_answered(_BACK, back, thought, what="an own answer with its thought as an earlier turn")
+        yield missing or _PART.held(_BACK, "an own answer with its thought is taken as an earlier turn", back, thought)
 
 
 def _switched(ways: Mapping[str, reply.Reply | None], thought: reply.Answer, *, on_demand: bool) -> Iterator[Finding]:
@@ -147,11 +165,17 @@ PROBE = Probe(
             level=Level.MUST,
             source="https://github.com/sgl-project/sglang/pull/20586",
         ),
+        Check(
+            id=_BACK,
+            rule="An answer with its thought, as the server gave it, is taken as an earlier turn.",
+            level=Level.SHOULD,
+            source="https://github.com/can1357/oh-my-pi/issues/1157",
+        ),
     ),
     params=ReasoningToggleParams,
     drive=drive,
     judge=judge,
-    requests=3,
-    prompt_tokens=100,
-    output_tokens=40,
+    requests=4,
+    prompt_tokens=180,
+    output_tokens=80,
 )

@@ -38,6 +38,7 @@ _ITEMS, _NAMED, _USAGE = "output-items-are-well-formed", "response-object-is-nam
 _CUT, _WHY, _ITEM = "cut-response-is-incomplete", "incomplete-response-says-why", "cut-item-is-incomplete"
 _TOLD, _SAME, _TURNS = "instructions-are-counted", "input-items-are-as-the-string", "earlier-turns-are-counted"
 _BAD, _SHAPE = "wrong-response-request-does-no-harm", "response-refusals-have-one-shape"
+_BILLED = "response-counts-its-thinking"
 _WORDS = 24
 _WRONG = (("wrong-input", "input is a number"), ("wrong-limit", "max_output_tokens is a word"))
 
@@ -126,6 +127,18 @@ def _judge(answer: reply.Answer) -> Iterator[Finding]:
     fault = _object_fault(answer)
     yield (_PART.violated if fault else _PART.held)(_NAMED, fault or "object, id, created_at and model", answer)
     yield _judge_usage(answer)
+    yield from _judge_thought(answer)
+
+
+def _judge_thought(answer: reply.Answer) -> Iterator[Finding]:
+    """Judge the count of reasoning tokens where there is one, and a thought to be counted."""
+    thought, usage = answer.first.reasoning, answer.usage
+    if usage is None or usage.reasoning is None or len(thought.split()) < 2:
+        return
+    said = f"reasoning_tokens {usage.reasoning} of {usage.completion} output tokens"
+    right = 0 < usage.reasoning <= (usage.completion or usage.reasoning)
+    why = said if right else f"{said}, and there is thinking: {quote(thought, 60)}"
+    yield (_PART.held if right else _PART.violated)(_BILLED, why, answer)
 
 
 def _limit(answer: reply.Answer) -> int:
@@ -271,6 +284,12 @@ PROBE = Probe(
             rule="Earlier turns, with the assistant's output items as the server sends them, are accepted and counted.",
             level=Level.SHOULD,
             source="https://platform.openai.com/docs/guides/conversation-state",
+        ),
+        Check(
+            id=_BILLED,
+            rule="Where a response tells reasoning tokens, its thinking has some, and no more than the output has.",
+            level=Level.SHOULD,
+            source="https://github.com/BerriAI/litellm/issues/41849",
         ),
         Check(
             id=_BAD,

@@ -2,7 +2,8 @@
 
 What it does: sends a first request that is to be stored, reads the response back by its id, and asks a short question
 twice: alone, and with the first response as the previous one, whose words must make the prompt longer. An id that was
-never given must be refused, and so must the id of a response that was not to be stored.
+never given must be refused, and so must the id of a response that was not to be stored. A streamed
+response that was stored must carry on as well.
 
 Why it matters: a server that ignores the id answers every turn as if it were the first, with status 200; the
 conversation is gone and nothing says so.
@@ -33,6 +34,7 @@ _STATE = "https://platform.openai.com/docs/guides/conversation-state?api-mode=re
 _GET = "https://platform.openai.com/docs/api-reference/responses/get"
 _CARRIED, _UNKNOWN = "previous-response-is-carried-on", "unknown-previous-response-is-refused"
 _READ, _UNSTORED = "stored-response-can-be-read", "unstored-response-cannot-be-continued"
+_STREAMED = "streamed-response-is-carried-on"
 _PART = Part(route=Route.RESPONSES)
 _WORDS = 60  # more than an answer of so few tokens can add
 
@@ -56,13 +58,19 @@ async def drive(session: Session, params: ResponsesPreviousParams, _: Transcript
         await session.post(
             "next", "/responses", {**few, "input": params.question, "previous_response_id": name, "store": True}
         )
+        await session.post("streamed", "/responses", {**few, "input": told, "store": True, "stream": True})
+        kept = _id_of(session.transcript, "streamed")
+        if kept:
+            again: dict[str, Json] = {**few, "input": params.question, "previous_response_id": kept}
+            await session.post("streamed-next", "/responses", again)
     never = f"resp_{session.nonce(24)}"
     await session.post("unknown", "/responses", {**few, "input": params.question, "previous_response_id": never})
     await session.post("unstored", "/responses", {**few, "input": told, "store": False})
     kept = _id_of(session.transcript, "unstored")
     if kept:
-        again: dict[str, Json] = {**few, "input": params.question, "previous_response_id": kept}
-        await session.post("unstored-next", "/responses", again)
+        await session.post(
+            "unstored-next", "/responses", {**few, "input": params.question, "previous_response_id": kept}
+        )
 
 
 def _id_of(transcript: Transcript, step: str) -> str:
@@ -88,6 +96,7 @@ def judge(transcript: Transcript, _: ResponsesPreviousParams) -> Iterator[Findin
     yield carried
     yield _judge_unknown(reply_at(transcript, "unknown"), following)
     if isinstance(following, reply.Answer):
+        yield from _judge_streamed(transcript, following)
         yield _judge_read(transcript, first)
         yield _judge_unstored(transcript)
 
@@ -115,6 +124,26 @@ def _carried(first: reply.Answer, following: reply.Reply | None, control: reply.
     if long <= alone:
         return _PART.no_effect(_CARRIED, why, *sent(first, following, control))
     return _PART.violated(_CARRIED, why, first, following)
+
+
+def _judge_streamed(transcript: Transcript, following: reply.Answer) -> Iterator[Finding]:
+    """Judge the continuation of a streamed response, where that of a whole one works."""
+    found = reply_at(transcript, "streamed-next")
+    if found is None:
+        return
+    if isinstance(found, reply.Refusal):
+        why = f"a whole response can be continued, and a streamed one not: {found.what}"
+        yield _PART.violated(_STREAMED, why, found, following)
+        return
+    missing = _PART.unless_answered(_STREAMED, found)
+    if missing is not None:
+        yield missing
+        return
+    alone, long = prompt_tokens(reply_at(transcript, "control")), prompt_tokens(found)
+    if alone is None or long is None:
+        return
+    why = f"the prompt has {alone} tokens alone and {long} behind a streamed turn of more than {_WORDS} words"
+    yield (_PART.held if long - alone >= _WORDS / 2 else _PART.violated)(_STREAMED, why, found, following)
 
 
 def _judge_unknown(found: reply.Reply | None, following: reply.Reply | None) -> Finding:
@@ -169,6 +198,12 @@ PROBE = Probe(
             source=_STATE,
         ),
         Check(
+            id=_STREAMED,
+            rule="Where a whole response can be carried on, a streamed one can.",
+            level=Level.SHOULD,
+            source="https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/1188",
+        ),
+        Check(
             id=_UNKNOWN,
             rule="A previous_response_id that was never given is refused.",
             level=Level.MUST,
@@ -190,7 +225,7 @@ PROBE = Probe(
     params=ResponsesPreviousParams,
     drive=drive,
     judge=judge,
-    requests=7,
-    prompt_tokens=390,
-    output_tokens=40,
+    requests=9,
+    prompt_tokens=560,
+    output_tokens=72,
 )

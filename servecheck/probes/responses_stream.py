@@ -143,6 +143,7 @@ _RULES = {
     "pieces-join-to-the-whole": "The pieces join to the text that the ending events and the last response give.",
     "last-event-names-the-status": "The last event is named as the status of its response.",
     "events-have-sequence-numbers": "Every event has a sequence_number.",
+    "parts-that-open-close": "A part of an item that was added is done before its item is.",
 }
 
 PROBE = Probe(

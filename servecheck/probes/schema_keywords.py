@@ -242,7 +242,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     risk=Risk.DANGEROUS,
-    requests=33,
+    requests=35,
     prompt_tokens=1520,
     output_tokens=720,
 )

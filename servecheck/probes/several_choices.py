@@ -2,7 +2,8 @@
 
 What it does: asks for three answers at temperature 1, whole and streamed, and counts the choices, their indices, their
 texts and their ends. Where all three texts are the same it asks again. Where three are refused it asks for two and
-judges those, since some engines give no more answers at once than they have slots.
+judges those, since some engines give no more answers at once than they have slots. Two answers under a schema must both
+be the schema's, or neither.
 
 Why it matters: voting and ranking over several answers is built on it, and a server that gives one answer to three
 asked for is seldom noticed.
@@ -20,6 +21,15 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._schemas import (
+    NONCE_SCHEMA,
+    PULL_AWAY,
+    faults,
+    may_become,
+    response_format,
+    schema_of,
+    with_nonce,
+)
 from servecheck.probes._steps import reply_at, sent
 from servecheck.read import reply
 from servecheck.read.text import dig, number, parse, quote, string
@@ -29,7 +39,8 @@ __all__ = ["PROBE"]
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/create"
 _COUNT, _INDEX, _DIFFER = "n-gives-that-many-choices", "choices-are-numbered-from-zero", "choices-differ"
 _ENDS, _TEXT, _USAGE = "each-choice-ends-once", "each-choice-has-text", "usage-counts-all-choices"
-_LARGE = "n-is-taken-as-large-as-asked"
+_LARGE, _SHAPED = "n-is-taken-as-large-as-asked", "a-schema-shapes-every-choice"
+_ROOM = 64  # tokens for an answer under the schema; 17 to 26 were used
 _MODES = {"": Mode.NON_STREAM, "-stream": Mode.STREAM}
 
 
@@ -58,6 +69,9 @@ async def drive(session: Session, params: SeveralChoicesParams, _: Transcript | 
                 await session.chat(f"{name}{suffix}-again", body)
             if not isinstance(found, reply.Refusal) or params.n == 2:
                 break
+    prose: Json = [{"role": "user", "content": PULL_AWAY}]
+    wanted = response_format(with_nonce(NONCE_SCHEMA, session.nonce()))
+    await session.chat("shaped", {**base, "messages": prose, "max_tokens": _ROOM, "n": 2, "response_format": wanted})
 
 
 def _all_same(answer: reply.Reply | None) -> bool:
@@ -86,6 +100,25 @@ def judge(transcript: Transcript, params: SeveralChoicesParams) -> Iterator[Find
         assert isinstance(answer, reply.Answer)
         again = reply_at(transcript, f"{name}{suffix}-again")
         yield from _judge(part, answer, again, control, wanted, params.max_tokens)
+    yield from _shaped(reply_at(transcript, "shaped"), reply_at(transcript, "many"))
+
+
+def _shaped(found: reply.Reply | None, plain: reply.Reply | None) -> Iterator[Finding]:
+    """Judge two answers under a schema; whether schemas work at all, and several answers, is judged elsewhere."""
+    part = Part()
+    if isinstance(found, reply.Failure) and isinstance(plain, reply.Answer):
+        yield part.violated(_SHAPED, f"a schema with n 2: {found.what}", found, plain)
+    if not isinstance(found, reply.Answer) or len(found.choices) != 2:
+        return
+    schema = schema_of(found)
+    fits = [not faults(choice.text, schema) for choice in found.choices]
+    if all(fits):
+        yield part.held(_SHAPED, "both answers are the schema's", found)
+    elif any(fits):
+        other = found.choices[fits.index(False)]
+        if other.finish != "length" or not may_become(other.text, schema):
+            why = f"one of two answers is the schema's, and the other is {quote(other.text)}"
+            yield part.violated(_SHAPED, why, found)
 
 
 def _judge(
@@ -237,11 +270,17 @@ PROBE = Probe(
             level=Level.SHOULD,
             source=_SOURCE,
         ),
+        Check(
+            id=_SHAPED,
+            rule="Where a schema shapes one of two choices, it shapes the other; with both asked for nothing fails.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm/issues/11312",
+        ),
     ),
     params=SeveralChoicesParams,
     drive=drive,
     judge=judge,
-    requests=3,
-    prompt_tokens=130,
-    output_tokens=170,
+    requests=4,
+    prompt_tokens=165,
+    output_tokens=222,
 )

@@ -24,7 +24,7 @@ from servecheck.probe import Cost, Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._greedy import first_difference, fork_after
 from servecheck.read import reply
-from servecheck.read.text import quote
+from servecheck.read.text import dig, parse, quote, string
 from servecheck.stats import NEAR_TIE
 
 __all__ = ["PROBE"]
@@ -106,6 +106,27 @@ def judge(transcript: Transcript, params: StreamingEqualsParams) -> Iterator[Fin
             yield _PART.undetermined("stream-text-equals-whole-text", why, *seen)
             continue
         yield from _compare(transcript, place, whole, stream)
+        if place == 1 and stream.stream is not None:
+            yield from _named(whole, stream)
+
+
+def _named(whole: reply.Answer, stream: reply.Answer) -> Iterator[Finding]:
+    """Judge the model's name in a stream by that in the whole reply, where both give one."""
+    names = [string(dig(body, "model")) for body in _bodies(stream)]
+    one, other = string(dig(whole.body, "model")), next((name for name in names if name), "")
+    if one and other:
+        said = f"model is {quote(one, 60)} whole, {quote(other, 60)} streamed"
+        yield (_PART.held if one == other else _PART.violated)(
+            "stream-names-the-model-of-the-whole", said, whole, stream
+        )
+
+
+def _bodies(stream: reply.Answer) -> Iterator[Json]:
+    for event in stream.stream.events if stream.stream is not None else ():
+        try:
+            yield parse(event.data)
+        except ValueError:
+            continue
 
 
 def _compare(transcript: Transcript, place: int, whole: reply.Answer, stream: reply.Answer) -> Iterator[Finding]:
@@ -190,6 +211,12 @@ PROBE = Probe(
             rule="A greedy stream ends for the same reason as the whole reply.",
             level=Level.MUST,
             source=_SOURCE,
+        ),
+        Check(
+            id="stream-names-the-model-of-the-whole",
+            rule="A stream names the model that the whole reply to the same request names.",
+            level=Level.SHOULD,
+            source="https://github.com/kubernetes-sigs/gateway-api-inference-extension/issues/1625",
         ),
     ),
     params=StreamingEqualsParams,

@@ -12,7 +12,7 @@ How it could be fooled: by a fault that shows only now and then; repeat it with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -28,6 +28,8 @@ __all__ = ["PROBE"]
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat-streaming"
 _PART = Part(mode=Mode.STREAM)
 _OK = 200
+_PIECEMEAL = "tools-leave-the-text-in-pieces"
+_PIECES = 8
 
 
 class StreamingFramesParams(Params):
@@ -135,6 +137,21 @@ def judge(transcript: Transcript, _: StreamingFramesParams) -> Iterator[Finding]
     yield _PART.held("answers-as-stream", f"{len(streams)} kinds of request were streamed", *_of(streams))
     for check, rule in _RULES.items():
         yield _judged(check, rule, streams)
+    yield from _in_pieces({stream.variant: stream for stream in streams})
+
+
+def _in_pieces(streams: Mapping[str, _Frames]) -> Iterator[Finding]:
+    """Judge whether tools that are not called leave the text in pieces, where it comes in many without them."""
+    tools, usage = (_texts(streams[name]) if name in streams else [] for name in ("tools", "usage"))
+    said = f"the text beside tools comes in {len(tools)} piece(s), in {len(usage)} without them"
+    if len(usage) < _PIECES or sum(map(len, tools)) * 2 < sum(map(len, usage)):
+        return  # it came in few pieces anyway, or the model called a tool or said little
+    seen = (streams["tools"].exchange, streams["usage"].exchange)
+    yield (_PART.held if len(tools) > 1 else _PART.violated)(_PIECEMEAL, said, *seen, variant="tools")
+
+
+def _texts(stream: _Frames) -> list[str]:
+    return [text for part in stream.choices.get(0, ()) if (text := string(dig(part, "delta", "content")))]
 
 
 def _refused(exchange: Exchange) -> bool:
@@ -444,6 +461,12 @@ PROBE = Probe(
             rule="Every chunk's object is “chat.completion.chunk”.",
             level=Level.SHOULD,
             source=_SOURCE,
+        ),
+        Check(
+            id=_PIECEMEAL,
+            rule="A text comes in pieces also where tools are offered and none is called.",
+            level=Level.SHOULD,
+            source="https://github.com/ollama/ollama/issues/9084",
         ),
         Check(
             id="choices-have-an-index",

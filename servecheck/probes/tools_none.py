@@ -2,7 +2,8 @@
 
 What it does: first finds a way to make this model call without ``tool_choice``: by asking, by earlier turns that show
 calls in the server's own format, or by a constraint that lets it write nothing else. Then the same request is sent with
-``none``, plain and streamed: no call may come back. Asked in plain words, the answer must not be a call as text.
+``none``, plain and streamed: no call may come back. Asked in plain words, the answer must not be a call as text. A
+schema that shapes the answer without tools must shape it beside tools that may not be called.
 
 Why it matters: an agent says ``none`` for its last turn, and acts on a call that comes back nevertheless.
 
@@ -20,6 +21,15 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._schemas import (
+    NONCE_SCHEMA,
+    PULL_AWAY,
+    cut_short,
+    faults,
+    response_format,
+    schema_of,
+    with_nonce,
+)
 from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._tools import (
     ROOM_TO_THINK,
@@ -41,6 +51,7 @@ __all__ = ["PROBE"]
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/create#chat-create-tool_choice"
 _PREVENTED, _CLEAN = "none-prevents-calls", "none-leaves-no-call-in-the-text"
 _KEPT = "none-keeps-what-the-model-wrote"
+_SCHEMA = "none-leaves-the-schema"
 _MANY = 12  # tokens; fewer may be an end token and white space
 _WAYS = {
     "natural": "asked in plain words",
@@ -85,6 +96,15 @@ async def drive(session: Session, params: ToolsNoneParams, _: Transcript | None)
         await session.chat(f"none-{each}", {**bodies[each], "tool_choice": "none"})
     stream: dict[str, Json] = {"stream": True, "stream_options": {"include_usage": True}}
     await session.chat(f"none-{way}-stream", {**bodies[way], "tool_choice": "none", **stream})
+    prose: Json = [{"role": "user", "content": PULL_AWAY}]
+    shaped: dict[str, Json] = {
+        **base,
+        "messages": prose,
+        "response_format": response_format(with_nonce(NONCE_SCHEMA, session.nonce())),
+    }
+    await session.chat("schema-alone", shaped)
+    if _fits(reply_at(session.transcript, "schema-alone")):
+        await session.chat("schema-beside", {**shaped, "tools": tools["tools"], "tool_choice": "none"})
 
 
 def _way(transcript: Transcript) -> str:
@@ -99,6 +119,28 @@ def judge(transcript: Transcript, _: ToolsNoneParams) -> Iterator[Finding]:
         yield _prevented(transcript, way, suffix, Part(mode=mode))
     yield from _clean(transcript)
     yield from _kept(transcript)
+    yield from _schema(transcript)
+
+
+def _fits(found: reply.Reply | None) -> bool:
+    return isinstance(found, reply.Answer) and not faults(found.text, schema_of(found))
+
+
+def _schema(transcript: Transcript) -> Iterator[Finding]:
+    """Judge the schema beside tools, where the same schema shapes the answer without them."""
+    alone, beside = reply_at(transcript, "schema-alone"), reply_at(transcript, "schema-beside")
+    if beside is None or not _fits(alone):
+        return
+    missing = Part().unless_answered(_SCHEMA, beside, alone, what="a schema beside tools")
+    if missing is not None:
+        yield missing
+        return
+    assert isinstance(beside, reply.Answer)
+    if _fits(beside):
+        yield Part().held(_SCHEMA, f"the schema's, beside tools too: {quote(beside.text, 60)}", beside, *sent(alone))
+    elif not cut_short(beside, schema_of(beside)):
+        why = f"the schema shapes the answer without tools, and beside tools it is {quote(beside.text)}"
+        yield Part().violated(_SCHEMA, why, beside, *sent(alone))
 
 
 def _prevented(transcript: Transcript, way: str, suffix: str, part: Part) -> Finding:
@@ -180,11 +222,17 @@ PROBE = Probe(
             level=Level.SHOULD,
             source="https://github.com/vllm-project/vllm/issues/55080",
         ),
+        Check(
+            id=_SCHEMA,
+            rule="A schema that shapes an answer shapes it beside tools with tool_choice: none, too.",
+            level=Level.SHOULD,
+            source="https://github.com/kekzl/imp/pull/119",
+        ),
     ),
     params=ToolsNoneParams,
     drive=drive,
     judge=judge,
-    requests=5,
-    prompt_tokens=720,
-    output_tokens=300,
+    requests=7,
+    prompt_tokens=960,
+    output_tokens=340,
 )

@@ -3,7 +3,8 @@
 What it does: forces the same strict call at temperature 0 plain and streamed, once with an argument of 6 random letters
 and once with one of 48, since faults depend on where the pieces are cut. The joined arguments must be the plain ones;
 id, name and type are given once, by the first delta; every delta says by its index which call it belongs to. A call
-that was cut by ``max_tokens`` is asked for once more with other letters.
+that was cut by ``max_tokens`` is asked for once more with other letters. One streamed call is of a function that takes
+nothing: its arguments are an empty object, and no empty text.
 
 Why it matters: clients join the pieces as strings and call the function with what comes of it.
 
@@ -43,6 +44,7 @@ _CHUNK = "https://platform.openai.com/docs/api-reference/chat/streaming"
 _COMES, _EQUAL = "streamed-call-comes-as-deltas", "streamed-call-equals-the-plain-one"
 _ONCE, _INDEX = "streamed-call-is-introduced-once", "every-call-delta-has-its-index"
 _FINISH, _CLEAN = "streamed-call-finishes-as-the-plain-one", "streamed-call-is-not-shown-as-text-too"
+_EMPTY = "call-without-arguments-has-an-empty-object"
 _LETTERS = (6, 48)
 _PART = Part(mode=Mode.STREAM)
 
@@ -74,6 +76,10 @@ async def drive(session: Session, params: ToolsStreamParams, _: Transcript | Non
                 break
             if any(thought_too_long(each) for each in pair):
                 base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
+    nothing: Json = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    function: Json = {"name": f"fn_{session.nonce(8)}", "description": "Says hello.", "parameters": nothing}
+    bare: dict[str, Json] = {"tools": [{"type": "function", "function": function}], "tool_choice": "required"}
+    await session.chat("stream-empty", {**base, **bare, "stream": True})
 
 
 def judge(transcript: Transcript, _: ToolsStreamParams) -> Iterator[Finding]:
@@ -83,6 +89,31 @@ def judge(transcript: Transcript, _: ToolsStreamParams) -> Iterator[Finding]:
         again = "-again" if transcript.get(f"stream-{letters}-again") is not None else ""
         plain, stream = (reply_at(transcript, f"{mode}-{letters}{again}") for mode in ("plain", "stream"))
         yield from _judge(plain, stream, control, letters)
+    yield from _empty(reply_at(transcript, "stream-empty"), reply_at(transcript, f"stream-{_LETTERS[0]}"))
+
+
+def _empty(stream: reply.Reply | None, other: reply.Reply | None) -> Iterator[Finding]:
+    """Judge the call of a function that takes nothing, where a call that takes something comes."""
+    if stream is None or not calls_of(other):
+        return
+    missing = _PART.unless_answered(_EMPTY, stream, other, what="a function without parameters")
+    if missing is not None:
+        yield missing
+    calls = calls_of(stream)
+    if not isinstance(stream, reply.Answer) or not calls or stream.finish == "length":
+        return
+    arguments, name = calls[0].arguments, string(dig(stream.exchange.request, "tools", 0, "function", "name"))
+    if name and calls[0].name != name:
+        said = f"a function without parameters, {quote(name)}, is called {quote(calls[0].name or '')}"
+        yield _PART.violated(_EMPTY, said, stream)
+        return
+    try:
+        value = parse(arguments)
+    except ValueError:
+        yield _PART.violated(_EMPTY, f"the arguments of a function without parameters are {quote(arguments)}", stream)
+        return
+    said = f"the arguments of a function without parameters are {quote(arguments)}"
+    yield (_PART.held if isinstance(value, dict) else _PART.violated)(_EMPTY, said, stream)
 
 
 def _judge(
@@ -232,6 +263,12 @@ PROBE = Probe(
             source=_CHUNK,
         ),
         Check(
+            id=_EMPTY,
+            rule="A function without parameters is called by name, and its arguments are the JSON text of an object.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm/pull/37098",
+        ),
+        Check(
             id=_FINISH,
             rule="finish_reason of a call is the same in both modes.",
             level=Level.SHOULD,
@@ -241,7 +278,7 @@ PROBE = Probe(
     params=ToolsStreamParams,
     drive=drive,
     judge=judge,
-    requests=5,
+    requests=6,
     prompt_tokens=1190,
     output_tokens=360,
 )

@@ -15,6 +15,7 @@ _CALL = re.compile(
     r"</?(?:tool_calls?|tool_response|function_calls?|toolcall|arg_key|arg_value)>"
     r"|<\|?/?tool_(?:call|response)\|?>|<\|?tool_call\b"
     r"|</?(?:function|parameter|invoke)(?:=[^<>\s]{1,80}|\s+name=\"[^\"<>]{1,80}\"[^<>]{0,40})?>"
+    r"|</?(?:tool_calls?|function_calls?|function|parameter|invoke)\Z"  # the beginning of a mark that was cut off
     r"|\[/?(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|ARGS|CALL_ID)\]|<\|\"\|>|</?[|｜]DSML[|｜]\w*",
     re.IGNORECASE,
 )

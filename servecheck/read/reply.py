@@ -197,14 +197,14 @@ def usage_of(body: Json) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     cached = number(dig(usage, "prompt_tokens_details", "cached_tokens"))
+    reasoning = number(dig(usage, "completion_tokens_details", "reasoning_tokens"))
     return Usage(
         prompt=number(usage.get("prompt_tokens")),
         completion=number(usage.get("completion_tokens")),
         total=number(usage.get("total_tokens")),
         cached=cached,
         # SGLang gives it in both places.
-        reasoning=number(dig(usage, "completion_tokens_details", "reasoning_tokens"))
-        or number(usage.get("reasoning_tokens")),
+        reasoning=number(usage.get("reasoning_tokens")) if reasoning is None else reasoning,
     )
 
 

@@ -11,6 +11,7 @@ from servecheck.model import Json
 __all__ = ["dig", "garbage", "number", "parse", "quote", "seconds", "string"]
 
 _MIN_GARBAGE = 8  # shorter texts are too short to call anything
+_MANY_DIGITS = 24  # numbers have runs of zeros; no answer is one digit so many times over
 _MANY_SCRIPTS = 3
 _MAX_DIGITS = 300  # what a double can hold: beyond it no division and no sum of a probe is safe
 _ONE_SCRIPT = dict.fromkeys(
@@ -86,9 +87,10 @@ def seconds(value: float) -> str:
 def garbage(text: str) -> str:
     """Return what makes ``text`` look like a broken decoder's output, or an empty string.
 
-    Catches runs of one character (``!!!!!!``), replacement characters, text without letters, and letters of three
-    scripts mixed, which is what a broken cache or a wrong scale makes of any model. It says nothing about sense: a
-    small model's nonsense in words passes. Not for answers that were asked to mix scripts, nor for long ones.
+    Catches runs of one character (``!!!!!!``; of a digit long ones only), replacement characters, text without letters,
+    and letters of three scripts mixed, which is what a broken cache or a wrong scale makes of any model. It says
+    nothing about sense: a small model's nonsense in words passes. Not for answers that were asked to mix scripts, nor
+    for long ones.
     """
     packed = "".join(text.split())
     if len(packed) < _MIN_GARBAGE:
@@ -96,7 +98,7 @@ def garbage(text: str) -> str:
     if packed.count("\ufffd") * 4 > len(packed):
         return f"{packed.count(chr(0xFFFD))} of {len(packed)} characters are U+FFFD"
     character, count = Counter(packed).most_common(1)[0]
-    if count * 10 >= len(packed) * 9 and not character.isdigit():
+    if count * 10 >= len(packed) * 9 and not (character.isdigit() and count < _MANY_DIGITS):
         return f"{count} of {len(packed)} characters are {character!r}"
     if not any(character.isalnum() for character in packed):
         return f"none of {len(packed)} characters is a letter or a digit"

@@ -97,7 +97,8 @@ class RunReport:
     became of the caller's own schemas and tools, ``None`` where none were given. ``known_issues`` are those that cells
     look like; ``matrices`` what others declare of an endpoint, and ``beside`` that beside what was seen. ``framing`` is
     what the caller adds, ``samples`` are exchanges that figures are drawn from besides the evidence, by row key;
-    ``timed`` has the exchanges with the bodies by which their times are told, where ``exchanges`` come without.
+    ``timed`` has the exchanges with the bodies by which their times are told, where ``exchanges`` come without;
+    ``joined`` says that two recordings are compared and nothing was sent.
     """
 
     id: str
@@ -134,6 +135,7 @@ class RunReport:
     workload: WorkloadTally | None = None
     samples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timed: Mapping[str, Exchange] | None = None
+    joined: bool = False
     framing: Framing = field(default_factory=Framing)
     known_issues: tuple[KnownIssue, ...] = ()
     matrices: tuple[Matrix, ...] = ()

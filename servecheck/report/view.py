@@ -276,7 +276,8 @@ def _since(look: Lookup) -> Iterator[SinceView]:
 
 def _provenance(look: Lookup) -> str:
     run = look.run
-    took = f", {seconds((run.finished - run.started).total_seconds())}" if run.finished else ""
+    # Two recordings that are compared took their time when they were recorded; see the confounders.
+    took = f", {seconds((run.finished - run.started).total_seconds())}" if run.finished and not run.joined else ""
     return (
         f"servecheck {run.tool_version} (probes {run.probes_digest[:12]}), run {run.id}, suite {run.suite}, "
         f"{_moment(run.started)}{took}, {count(run.requests, 'request')}."

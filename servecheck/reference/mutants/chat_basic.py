@@ -302,6 +302,54 @@ class CreatedIsText(ReferenceServer):
         return {**super().completion(job, answers), "created": "2026-01-01T00:00:00Z"}
 
 
+class NullsRefused(ReferenceServer):
+    """Refuses an optional field that is given as null, since it is no number."""
+
+    def body_of(self, request: Request) -> Event:
+        """Look at the types."""
+        body = super().body_of(request)
+        if "temperature" in body and body["temperature"] is None:
+            raise ApiError("Field 'temperature': type must be number, but is null", param="temperature")
+        return body
+
+
+class NullsCrash(ReferenceServer):
+    """Reads a seed that is null as a number, and fails inside."""
+
+    def body_of(self, request: Request) -> Event:
+        """Fail."""
+        body = super().body_of(request)
+        if "seed" in body and body["seed"] is None:
+            raise ApiError("int() argument must not be NoneType", status=500, kind="InternalServerError")
+        return body
+
+
+class CachedNotInPrompt(ReferenceServer):
+    """Counts as prompt only what was not cached, and the cached part beside it."""
+
+    def usage(self, job: Job, tally: Tally) -> Event:
+        """Take the cached tokens off."""
+        usage = super().usage(job, tally)
+        prompt = 3
+        return {
+            **usage,
+            "prompt_tokens": prompt,
+            "total_tokens": prompt + usage["completion_tokens"],
+            "prompt_tokens_details": {"cached_tokens": usage["prompt_tokens"] - prompt},
+        }
+
+
+class OneDigit(ReferenceServer):
+    """Answers with one digit over and over where it samples, since every decode step repeats the first token."""
+
+    def chat_choice(self, job: Job, answer: Answer) -> Event:
+        """Repeat it."""
+        choice = super().chat_choice(job, answer)
+        if job.sampling.temperature > 0:
+            choice["message"]["content"] = "4" * 48
+        return choice
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -422,6 +470,8 @@ _V = Outcome.VIOLATED
 _TEXT, _SANE, _USAGE = "answer-has-text", "text-is-not-garbage", "usage-adds-up"
 _ROLE, _FINISH, _OBJECT = "role-is-assistant", "finish-reason-is-given", "completion-object-is-named"
 
+_NULLS = "null-is-as-good-as-absent"
+
 MUTANTS = (
     Mutant(
         id="end-token-leaks",
@@ -469,6 +519,14 @@ MUTANTS = (
         source="huggingface/text-generation-inference#1682",
     ),
     Mutant(id="created-is-text", server=CreatedIsText, trips=((_OBJECT, _V),)),
+    Mutant(
+        id="nulls-refused", server=NullsRefused, trips=((_NULLS, Outcome.REFUSED),), source="ggml-org/llama.cpp#25515"
+    ),
+    Mutant(id="nulls-crash", server=NullsCrash, trips=((_NULLS, _V),), source="LostRuins/koboldcpp#1503"),
+    Mutant(
+        id="cached-not-in-prompt", server=CachedNotInPrompt, trips=((_USAGE, _V),), source="Portkey-AI/gateway#1210"
+    ),
+    Mutant(id="one-digit", server=OneDigit, trips=((_SANE, _V),), source="sgl-project/sglang-jax#204"),
 )
 
 HARMLESS = (

@@ -99,6 +99,26 @@ class LastPromptOnly(ReferenceServer):
         return replace(job, prompts=job.prompts[-1:])
 
 
+class ListedAnswersExchanged(ReferenceServer):
+    """Numbers the answers to a list as they end and not as they were asked."""
+
+    def text_completion(self, job: Job, answers: Sequence[Answer]) -> Event:
+        """Number them from the last."""
+        body = super().text_completion(job, answers)
+        for choice in body["choices"]:
+            choice["index"] = len(body["choices"]) - 1 - choice["index"]
+        return body
+
+
+class OneAnswerForAll(ReferenceServer):
+    """Answers the first prompt of a list as often as there are prompts."""
+
+    def completions_job(self, body: Event) -> Job:
+        """Repeat the first."""
+        job = super().completions_job(body)
+        return replace(job, prompts=job.prompts[:1] * len(job.prompts))
+
+
 class ListsRefused(ReferenceServer):
     """Takes one prompt at a time."""
 
@@ -164,6 +184,15 @@ MUTANTS = (
         server=LastPromptOnly,
         trips=(("each-listed-prompt-is-completed", _V),),
         source="openai/openai-python#90",
+    ),
+    Mutant(
+        id="listed-answers-exchanged",
+        server=ListedAnswersExchanged,
+        trips=(("each-listed-prompt-is-completed", Outcome.VIOLATED),),
+        source="InternLM/lmdeploy#2395",
+    ),
+    Mutant(
+        id="one-answer-for-all", server=OneAnswerForAll, trips=(("each-listed-prompt-is-completed", Outcome.VIOLATED),)
     ),
     Mutant(id="lists-refused", server=ListsRefused, trips=(("each-listed-prompt-is-completed", Outcome.REFUSED),)),
 )

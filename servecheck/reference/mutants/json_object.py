@@ -141,6 +141,14 @@ class ModeFails(ReferenceServer):
         return None
 
 
+class BlanksWithoutEnd(Rewriting):
+    """Lets white space through without bound, so that a model writes nothing else until it is cut."""
+
+    def change(self, text: str) -> str:
+        """Never come to the first key."""
+        return text[:1] + "\n  " * 3000 + text[1:]
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -227,6 +235,12 @@ MUTANTS = (
     Mutant(id="empty-answer", server=EmptyAnswer, trips=_all(_V)),
     Mutant(id="mode-refused", server=ModeRefused, trips=_all(_R)),
     Mutant(id="mode-fails", server=ModeFails, trips=_all(_V), source="vllm-project/vllm#35438"),
+    Mutant(
+        id="blanks-without-end",
+        server=BlanksWithoutEnd,
+        trips=(("white-space-comes-to-an-end-in-json-mode", _V),),
+        source="vllm-project/vllm#44619",
+    ),
 )
 
 HARMLESS = (

@@ -225,6 +225,14 @@ class SchemaKills(ReferenceServer):
         return await super().reply_chat(request)
 
 
+class BlanksWithoutEnd(Rewriting):
+    """Lets white space through without bound, so that a model writes nothing else until it is cut."""
+
+    def change(self, text: str) -> str:
+        """Never come to the first key."""
+        return text[:1] + "\n  " * 3000 + text[1:]
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -397,6 +405,12 @@ MUTANTS = (
         server=SchemaKills,
         trips=((STAYS_HEALTHY.id, _V),),
         source="vllm-project/tpu-inference#1850",
+    ),
+    Mutant(
+        id="blanks-without-end",
+        server=BlanksWithoutEnd,
+        trips=(("white-space-comes-to-an-end-under-a-schema", _V),),
+        source="vllm-project/vllm#38696",
     ),
 )
 

@@ -160,6 +160,14 @@ class FencedOnResponses(ReferenceServer):
         return Rewritten(AnyObject(), lambda text: f"```json\n{text}\n```")
 
 
+class BlanksWithoutEnd(Rewriting):
+    """Lets white space through without bound, so that a model writes nothing else until it is cut."""
+
+    def change(self, text: str) -> str:
+        """Never come to the first key."""
+        return text[:1] + "\n  " * 3000 + text[1:]
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -239,6 +247,12 @@ MUTANTS = (
     Mutant(id="format-dropped", server=shaped.FormatDropped, trips=((_RESPONDED, _N),), source="BerriAI/litellm#15995"),
     Mutant(id="format-refused", server=shaped.FormatRefused, trips=((_RESPONDED, _R),)),
     Mutant(id="fenced-on-responses", server=FencedOnResponses, trips=((_RESPONDED, _V),)),
+    Mutant(
+        id="blanks-without-end",
+        server=BlanksWithoutEnd,
+        trips=(("white-space-comes-to-an-end-on-other-routes", _V),),
+        source="vllm-project/vllm#38696",
+    ),
 )
 
 HARMLESS = (

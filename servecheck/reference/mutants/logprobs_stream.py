@@ -125,6 +125,34 @@ class PositiveInStreams(_Changing):
         return [replace(step, logprob=-step.logprob + 0.1) for step in steps]
 
 
+class LostBesideTools(ReferenceServer):
+    """Leaves logprobs out of a stream that goes through its tool parser."""
+
+    def chat_logprobs(self, job: Job, steps: Sequence[Step]) -> Event | None:
+        """Leave them out."""
+        return None if job.stream and job.tools else super().chat_logprobs(job, steps)
+
+
+class RefusedBesideTools(ReferenceServer):
+    """Refuses ``logprobs`` where tools and a stream are asked for too."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Refuse."""
+        if body.get("logprobs") and body.get("tools") and body.get("stream"):
+            raise ApiError("logprobs is not supported with tools + stream", param="logprobs")
+        return super().chat_job(body)
+
+
+class ToolsRefused(ReferenceServer):
+    """Takes no tools without a parser for them, which says nothing about logprobs."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Refuse."""
+        if body.get("tools"):
+            raise ApiError("auto tool choice needs a tool parser", param="tools")
+        return super().chat_job(body)
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -159,6 +187,8 @@ class LogprobsInEventsOfTheirOwn(ReferenceServer):
 
 _V = Outcome.VIOLATED
 _GIVEN, _SAME = "stream-carries-logprobs", "stream-logprobs-equal-whole-logprobs"
+
+_TOOLS = "tools-leave-the-logprobs-in-streams"
 
 MUTANTS = (
     Mutant(
@@ -195,10 +225,23 @@ MUTANTS = (
     ),
     Mutant(id="repeated-in-every-event", server=RepeatedInEveryEvent, trips=(("streamed-tokens-are-the-text", _V),)),
     Mutant(id="positive-in-streams", server=PositiveInStreams, trips=(("streamed-logprobs-are-probabilities", _V),)),
+    Mutant(
+        id="lost-beside-tools",
+        server=LostBesideTools,
+        trips=((_TOOLS, Outcome.VIOLATED),),
+        source="sgl-project/sglang#28456",
+    ),
+    Mutant(
+        id="refused-beside-tools",
+        server=RefusedBesideTools,
+        trips=((_TOOLS, Outcome.REFUSED),),
+        source="ggml-org/llama.cpp#28478",
+    ),
 )
 
 HARMLESS = (
     Harmless(id="no-end-token-in-streams", server=NoEndTokenInStreams),
     Harmless(id="a-little-off", server=ALittleOff),
     Harmless(id="logprobs-in-events-of-their-own", server=LogprobsInEventsOfTheirOwn),
+    Harmless(id="tools-refused", server=ToolsRefused),
 )

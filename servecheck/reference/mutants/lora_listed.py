@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
+from servecheck.reference.base import Answer
+from servecheck.reference.engine import Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
@@ -77,6 +80,18 @@ class UnknownFails(ReferenceServer):
             raise ApiError("KeyError", status=500, kind="InternalServerError")
 
 
+class AnswersAsTheBase(ReferenceServer):
+    """Names the base model in every reply, also where an adapter answered."""
+
+    def text_envelope(self, job: Job) -> Event:
+        """Name the base."""
+        return {**super().text_envelope(job), "model": self.model}
+
+    def completion(self, job: Job, answers: Sequence[Answer]) -> Event:
+        """Name the base."""
+        return {**super().completion(job, answers), "model": self.model}
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -124,6 +139,13 @@ MUTANTS = (
     ),
     Mutant(id="unknown-is-base", server=UnknownIsBase, trips=((_UNKNOWN, _V),), config=ADAPTERS),
     Mutant(id="unknown-fails", server=UnknownFails, trips=((_UNKNOWN, _V),), config=ADAPTERS),
+    Mutant(
+        id="answers-as-the-base",
+        server=AnswersAsTheBase,
+        trips=(("adapter-answers-under-its-own-name", Outcome.VIOLATED),),
+        source="vllm-project/vllm#11090",
+        config=ADAPTERS,
+    ),
 )
 
 HARMLESS = (

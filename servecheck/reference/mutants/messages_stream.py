@@ -206,6 +206,15 @@ class FailsInStreams(ReferenceServer):
         return super().letter(body)
 
 
+class NoInputPieces(MessageEvents):
+    """Starts a tool's block with an empty input and sends no pieces of it, as a converter that waits for text does."""
+
+    def change(self, event: Event) -> Iterator[Event]:
+        """Drop them."""
+        if event["type"] != "content_block_delta" or event["delta"].get("type") != "input_json_delta":
+            yield event
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -295,6 +304,12 @@ MUTANTS = (
     Mutant(id="limit-ignored", server=basic.LimitIgnored, trips=((_CUT, _N),)),
     Mutant(id="loses-a-piece", server=LosesAPiece, trips=((_LOST, _V),)),
     Mutant(id="stream-counts-more", server=StreamCountsMore, trips=((_LOST, _V),)),
+    Mutant(
+        id="no-input-pieces",
+        server=NoInputPieces,
+        trips=(("tool-input-joins-to-json", _V),),
+        source="BerriAI/litellm#29491",
+    ),
 )
 
 HARMLESS = (

@@ -95,7 +95,46 @@ class SystemFails(ReferenceServer):
         return made
 
 
+class DeveloperRefused(ReferenceServer):
+    """Has a template that knows no role ``developer``, and refuses it like any unknown one."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Refuse."""
+        if any(isinstance(each, dict) and each.get("role") == "developer" for each in body.get("messages") or ()):
+            raise ApiError("chat template rejected the request: Unexpected message role.")
+        return super().messages_of(body)
+
+
+class DeveloperDropped(ReferenceServer):
+    """Has a template that passes over a role it does not know, so that the message is gone."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Drop it."""
+        return [each for each in super().messages_of(body) if each["role"] != "developer"]
+
+
+class OneIdForAllReplies(ReferenceServer):
+    """Names each reply after its session, of which there is one for whoever comes next."""
+
+    def new_id(self, prefix: str) -> str:
+        """Return the session's number."""
+        del prefix
+        return "1"
+
+
 # --------------------------------------------------------------------------- odd, but right
+
+
+class PlainNumbers(ReferenceServer):
+    """Numbers its replies."""
+
+    replies = 0
+
+    def new_id(self, prefix: str) -> str:
+        """Count."""
+        del prefix
+        self.replies += 1
+        return str(self.replies)
 
 
 class OwnSystemMessage(ReferenceServer):
@@ -153,6 +192,8 @@ _V = Outcome.VIOLATED
 _COUNTED, _READ = "each-turn-is-counted", "earlier-turns-reach-the-model"
 _SYSTEM_COUNTED, _SYSTEM_READ = "system-message-is-counted", "system-message-reaches-the-model"
 
+_DEVELOPER = "developer-message-is-counted"
+
 MUTANTS = (
     Mutant(id="last-turns-only", server=LastTurnsOnly, trips=((_COUNTED, _V),)),
     Mutant(id="front-dropped", server=FrontDropped, trips=((_COUNTED, _V),), source="ollama/ollama#4967"),
@@ -187,9 +228,25 @@ MUTANTS = (
         trips=((_SYSTEM_COUNTED, _V), (_SYSTEM_READ, _V)),
         source="sgl-project/sglang#892",
     ),
+    Mutant(
+        id="developer-refused",
+        server=DeveloperRefused,
+        trips=((_DEVELOPER, Outcome.REFUSED),),
+        source="peonist-ai/halogen-server#3",
+    ),
+    Mutant(
+        id="developer-dropped", server=DeveloperDropped, trips=((_DEVELOPER, _V),), source="sgl-project/sglang#40082"
+    ),
+    Mutant(
+        id="one-id-for-all-replies",
+        server=OneIdForAllReplies,
+        trips=(("replies-have-ids-of-their-own", _V),),
+        source="InternLM/lmdeploy#4707",
+    ),
 )
 
 HARMLESS = (
+    Harmless(id="plain-numbers", server=PlainNumbers),
     Harmless(id="own-system-message", server=OwnSystemMessage),
     Harmless(id="no-logprobs", server=NoLogprobs, models=("obedient",)),
     Harmless(id="logprobs-refused", server=LogprobsRefused, models=("obedient",)),

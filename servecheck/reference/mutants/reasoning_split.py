@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
-from servecheck.reference.base import Answer
+from servecheck.reference.base import Answer, Tally
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
@@ -120,7 +121,58 @@ class StreamsOfThoughtFail(ReferenceServer):
             yield event
 
 
+class StopsInTheThought(ReferenceServer):
+    """Looks for stop strings in all that the model writes; the answer behind a thought that says one is lost."""
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """End a thought at a stop string."""
+        thought = ""
+        async for delta in super().deltas(job):
+            thought += delta.reasoning
+            if any(stop in thought for stop in job.stops):
+                yield replace(delta, content="", finish="stop")
+                return
+            yield delta
+
+
+class ReasoningUncounted(ReferenceServer):
+    """Reports that a thought took no tokens, since its parser counts between marks that the prompt holds."""
+
+    def usage(self, job: Job, tally: Tally) -> Event:
+        """Say zero."""
+        usage = super().usage(job, tally)
+        return {**usage, "completion_tokens_details": {"reasoning_tokens": 0}} if job.thinking else usage
+
+
+class ReasoningOvercounted(ReferenceServer):
+    """Reports more reasoning tokens than there are completion tokens, as two gateways in a row do."""
+
+    def usage(self, job: Job, tally: Tally) -> Event:
+        """Say too many."""
+        usage = super().usage(job, tally)
+        more = usage["completion_tokens"] + 30
+        return {**usage, "completion_tokens_details": {"reasoning_tokens": more}} if job.thinking else usage
+
+
+class ReasoningNotTold(ReferenceServer):
+    """Tells nothing of reasoning tokens, which is optional."""
+
+    def usage(self, job: Job, tally: Tally) -> Event:
+        """Leave it out."""
+        return {**super().usage(job, tally), "completion_tokens_details": None}
+
+
 # --------------------------------------------------------------------------- odd, but right
+
+
+class StopRefused(ReferenceServer):
+    """Takes no stop string, as some hosts of models that think."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Refuse it."""
+        if body.get("stop"):
+            raise ApiError("stop is not supported with this model", param="stop")
+        return super().chat_job(body)
 
 
 class NamedReasoning(ReferenceServer):
@@ -183,6 +235,13 @@ _APART, _ANSWER = "thinking-is-in-its-own-field", "answer-is-in-the-content"
 _CLEAN = "reasoning-and-answer-hold-no-marks"
 
 MUTANTS = (
+    Mutant(
+        id="stops-in-the-thought",
+        server=StopsInTheThought,
+        trips=(("stop-string-spares-the-thinking", _V),),
+        source="vllm-project/vllm#52393",
+        models=_THINKERS,
+    ),
     _both(NoParser, "no-parser", [(_APART, _V)], "noonghunna/club-3090#289"),
     _both(TagsInStreamsOnly, "tags-in-streams-only", [(_APART, _V)], "vllm-project/vllm#45687"),
     _both(ClosingTagStays, "closing-tag-stays", [(_APART, _V)], "ai-dynamo/dynamo#11251"),
@@ -202,12 +261,28 @@ MUTANTS = (
     _both(OpeningTagStays, "opening-tag-stays", [(_CLEAN, _V)], "vllm-project/vllm#56262"),
     _both(ThoughtAfterAnswer, "thought-after-answer", [("thinking-streams-before-the-answer", _V)]),
     _both(StreamsOfThoughtFail, "streams-of-thought-fail", [(_APART, _V)]),
+    Mutant(
+        id="reasoning-uncounted",
+        server=ReasoningUncounted,
+        trips=(("reasoning-tokens-count-the-thinking", _V),),
+        source="vllm-project/vllm-ascend#13070",
+        models=_THINKERS,
+    ),
+    Mutant(
+        id="reasoning-overcounted",
+        server=ReasoningOvercounted,
+        trips=(("reasoning-tokens-count-the-thinking", _V),),
+        source="BerriAI/litellm#40253",
+        models=_THINKERS,
+    ),
 )
 
 HARMLESS = (
+    Harmless(id="stop-refused", server=StopRefused, models=_THINKERS),
     Harmless(id="named-reasoning", server=NamedReasoning, source="vllm-project/vllm#50624", models=_THINKERS),
     Harmless(id="both-names", server=BothNames, models=_THINKERS),
     Harmless(id="thought-in-one-piece", server=ThoughtInOnePiece, models=_THINKERS),
     Harmless(id="thinks-when-asked", server=ThinksWhenAsked, models=_THINKERS),
     Harmless(id="long-thought", server=LongThought, models=_THINKERS),
+    Harmless(id="reasoning-not-told", server=ReasoningNotTold, models=_THINKERS),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
 from servecheck.reference.base import Answer
@@ -90,8 +92,40 @@ class SchemaRefusedWithThinking(ReferenceServer):
         return super().constraint_of(body)
 
 
+class JsonIsReasoningWithoutThinking(ReferenceServer):
+    """Files the answer under reasoning where thinking is off, since the tag that would end a thought never comes."""
+
+    def chat_choice(self, job: Job, answer: Answer) -> Event:
+        """Move the answer."""
+        choice = super().chat_choice(job, answer)
+        if job.constraint is not None and not job.thinking:
+            choice["message"].update({"reasoning_content": choice["message"]["content"], "content": None})
+        return choice
+
+
+class NoGrammarWithoutThinking(ReferenceServer):
+    """Waits for the end of a thought before it begins a grammar, also where thinking is off."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Forget the constraint."""
+        job = super().chat_job(body)
+        return job if job.thinking else replace(job, constraint=None)
+
+
+class SwitchRefused(ReferenceServer):
+    """Refuses to switch thinking off, which another row is about."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Refuse."""
+        if (body.get("chat_template_kwargs") or {}).get("enable_thinking") is False:
+            raise ApiError("chat_template_kwargs is not supported", param="chat_template_kwargs")
+        return super().chat_job(body)
+
+
 _V = Outcome.VIOLATED
 _SCHEMA, _OBJECT = "schema-shapes-the-answer-after-thinking", "json-mode-shapes-the-answer-after-thinking"
+
+_OFF = "schema-shapes-the-answer-without-thinking"
 
 MUTANTS = (
     Mutant(
@@ -136,6 +170,23 @@ MUTANTS = (
         trips=((_SCHEMA, Outcome.REFUSED),),
         models=_THINKERS,
     ),
+    Mutant(
+        id="json-is-reasoning-without-thinking",
+        server=JsonIsReasoningWithoutThinking,
+        trips=((_OFF, Outcome.VIOLATED),),
+        source="vllm-project/vllm#19222",
+        models=_THINKERS,
+    ),
+    Mutant(
+        id="no-grammar-without-thinking",
+        server=NoGrammarWithoutThinking,
+        trips=((_OFF, Outcome.NO_EFFECT),),
+        source="ollama/ollama#15260",
+        models=_THINKERS,
+    ),
 )
 
-HARMLESS = (Harmless(id="long-thought", server=LongThought, models=_THINKERS),)
+HARMLESS = (
+    Harmless(id="long-thought", server=LongThought, models=_THINKERS),
+    Harmless(id="switch-refused", server=SwitchRefused, models=_THINKERS),
+)

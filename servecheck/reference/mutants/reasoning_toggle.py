@@ -91,6 +91,16 @@ class QuietUnlessAsked(ReferenceServer):
         return "chat_template_kwargs" in body and super().thinking_of(body)
 
 
+class OwnThinkingRefused(ReferenceServer):
+    """Gives thoughts in a field that it forbids in the messages of a request."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Refuse."""
+        if any(isinstance(each, dict) and "reasoning_content" in each for each in body.get("messages") or ()):
+            raise ApiError("Extra inputs are not permitted, field: 'messages[1].reasoning_content'")
+        return super().messages_of(body)
+
+
 _OFF, _CONTENT = "thinking-can-be-switched-off", "answer-without-thinking-is-in-the-content"
 _V = Outcome.VIOLATED
 
@@ -104,6 +114,13 @@ MUTANTS = (
         server=EmptyMarksLeft,
         trips=((_CONTENT, _V),),
         source="ikawrakow/ik_llama.cpp#1955",
+        models=_THINKERS,
+    ),
+    Mutant(
+        id="own-thinking-refused",
+        server=OwnThinkingRefused,
+        trips=(("own-thinking-is-taken-back", Outcome.REFUSED),),
+        source="can1357/oh-my-pi#1157",
         models=_THINKERS,
     ),
 )

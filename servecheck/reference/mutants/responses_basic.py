@@ -233,6 +233,15 @@ class StreamsUnasked(ReferenceServer):
         return {**super().response_chat_body(body, messages), "stream": True}
 
 
+class ThinkingUncounted(ResponseObjects):
+    """Counts the tokens of a thought with the output and says that none of them were thinking."""
+
+    def rewrite(self, response: Event) -> None:
+        """Say zero."""
+        if response.get("usage"):
+            response["usage"]["output_tokens_details"] = {"reasoning_tokens": 0}
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -317,6 +326,13 @@ MUTANTS = (
         server=RefusalsInTwoShapes,
         trips=((_SHAPE, _V),),
         source="vllm-project/vllm#57997",
+    ),
+    Mutant(
+        id="thinking-uncounted",
+        server=ThinkingUncounted,
+        trips=(("response-counts-its-thinking", Outcome.VIOLATED),),
+        source="BerriAI/litellm#41849",
+        models=("reasoning",),
     ),
 )
 

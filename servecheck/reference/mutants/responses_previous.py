@@ -111,6 +111,15 @@ class StoresAll(ReferenceServer):
         super().remember(Asked(body={**asked.body, "store": True}, messages=asked.messages, job=asked.job), response)
 
 
+class StreamsNotStored(ReferenceServer):
+    """Stores whole responses and forgets those that it streamed."""
+
+    def remember(self, asked: Asked, response: Event) -> None:
+        """Forget."""
+        if not asked.job.stream:
+            super().remember(asked, response)
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -125,6 +134,8 @@ class OtherRefusal(ReferenceServer):
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _CARRIED, _UNKNOWN = "previous-response-is-carried-on", "unknown-previous-response-is-refused"
 _READ, _UNSTORED = "stored-response-can-be-read", "unstored-response-cannot-be-continued"
+
+_STREAMED = "streamed-response-is-carried-on"
 
 MUTANTS = (
     Mutant(id="no-responses", server=NoResponses, trips=((_CARRIED, _R),)),
@@ -147,6 +158,12 @@ MUTANTS = (
     Mutant(id="nothing-to-read", server=NothingToRead, trips=((_READ, _R),), source="digitalocean/gradient-python#96"),
     Mutant(id="reads-another", server=ReadsAnother, trips=((_READ, _V),), source="danny-avila/LibreChat#14466"),
     Mutant(id="stores-all", server=StoresAll, trips=((_UNSTORED, _V),)),
+    Mutant(
+        id="streams-not-stored",
+        server=StreamsNotStored,
+        trips=((_STREAMED, _V),),
+        source="lmstudio-ai/lmstudio-bug-tracker#1188",
+    ),
 )
 
 HARMLESS = (

@@ -275,6 +275,24 @@ class MoreAfterDone(ReferenceServer):
             yield self.typed_frame(event)
 
 
+class NoPartDone(ResponseEvents):
+    """Adds the parts of an item and ends the item without having ended them."""
+
+    def change(self, event: Event) -> Iterator[Event]:
+        """Drop the end."""
+        if event["type"] != "response.content_part.done":
+            yield event
+
+
+class NoTextDone(ResponseEvents):
+    """Goes from the last piece of a text to the end of its part, without the event that has the whole text."""
+
+    def change(self, event: Event) -> Iterator[Event]:
+        """Drop the end."""
+        if event["type"] != "response.output_text.done":
+            yield event
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -394,6 +412,10 @@ MUTANTS = (
     Mutant(id="always-named-completed", server=AlwaysNamedCompleted, trips=((_NAMES, _V), (_CUT, Outcome.HELD))),
     Mutant(id="no-event-lines", server=NoEventLines, trips=((_LINES, _V),)),
     Mutant(id="more-after-done", server=MoreAfterDone, trips=((_WHOLE, _V),)),
+    Mutant(
+        id="no-part-done", server=NoPartDone, trips=(("parts-that-open-close", _V),), source="vllm-project/vllm#37071"
+    ),
+    Mutant(id="no-text-done", server=NoTextDone, trips=(("items-open-grow-and-close", _V),), source="ogx-ai/ogx#5309"),
 )
 
 HARMLESS = (

@@ -185,6 +185,14 @@ class SeedKills(ReferenceServer):
         return await super().reply_chat(request)
 
 
+class ZeroIsNoSeed(ReferenceServer):
+    """Takes a seed of 0 for none, since it asks whether there is one by its truth."""
+
+    def seed_of(self, body: Event) -> int | None:
+        """Lose the zero."""
+        return super().seed_of(body) or None
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -306,6 +314,12 @@ MUTANTS = (
     Mutant(id="seed-freezes", server=SeedFreezes, trips=((STAYS_HEALTHY.id, _V),), source="vllm-project/vllm#36451"),
     Mutant(
         id="seed-kills", server=SeedKills, trips=((STAYS_HEALTHY.id, _V),), source="vllm-project/tpu-inference#1850"
+    ),
+    Mutant(
+        id="zero-is-no-seed",
+        server=ZeroIsNoSeed,
+        trips=(("same-seed-same-text", Outcome.NO_EFFECT),),
+        source="InternLM/lmdeploy#4525",
     ),
 )
 

@@ -130,6 +130,22 @@ class FirstSchemaChoosesForAll(ReferenceServer):
         return super().calls_constraint(toolbox, asked)
 
 
+class LengthsDroppedBesideAPattern(ReferenceServer):
+    """Compiles a string's pattern and never comes to its lengths."""
+
+    def schema_constraint(self, schema: object, param: str) -> Constraint:
+        """Drop the lengths."""
+        return super().schema_constraint(_pattern_alone(schema), param)
+
+
+def _pattern_alone(schema: Any) -> Any:  # noqa: ANN401
+    if isinstance(schema, dict) and "pattern" in schema:
+        return {key: value for key, value in schema.items() if key not in ("minLength", "maxLength")}
+    if isinstance(schema, dict):
+        return {key: _pattern_alone(value) for key, value in schema.items()}
+    return schema
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -208,6 +224,12 @@ MUTANTS = (
         server=FirstSchemaChoosesForAll,
         trips=((_KEPT, _H), (_TOOLS, _V)),
         source="vllm-project/vllm#55152",
+    ),
+    Mutant(
+        id="lengths-dropped-beside-a-pattern",
+        server=LengthsDroppedBesideAPattern,
+        trips=(("other-keywords-are-not-dropped", Outcome.NO_EFFECT),),
+        source="mlc-ai/xgrammar#895",
     ),
 )
 

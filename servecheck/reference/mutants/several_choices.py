@@ -166,6 +166,26 @@ class UsageSquared(ReferenceServer):
         return super().usage(job, Tally({index: n * (n + 1) // 2 for index, n in tally.counts.items()}, {}))
 
 
+class GrammarForTheFirstChoice(ReferenceServer):
+    """Keeps one grammar for a request with several choices, and the first choice has used it up."""
+
+    def script(self, job: Job, index: int, prompt: Sequence[int], *, after_thought: bool) -> list[int]:
+        """Leave the others free."""
+        free = job if index == 0 else replace(job, constraint=None)
+        return super().script(free, index, prompt, after_thought=after_thought)
+
+
+class SeveralUnderASchemaFail(ReferenceServer):
+    """Fails inside where several choices meet a schema."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Fail."""
+        job = super().chat_job(body)
+        if job.constraint is not None and job.n > 1:
+            raise ApiError("list index out of range", status=500, kind="InternalServerError")
+        return job
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -229,6 +249,8 @@ _V, _N = Outcome.VIOLATED, Outcome.NO_EFFECT
 _COUNT, _LARGE = "n-gives-that-many-choices", "n-is-taken-as-large-as-asked"
 _LONG = ("obedient", "babbling", "reasoning")
 
+_SHAPED = "a-schema-shapes-every-choice"
+
 MUTANTS = (
     Mutant(
         id="one-choice-only",
@@ -272,6 +294,14 @@ MUTANTS = (
         source="vllm-project/vllm-omni#2313",
         models=_LONG,
     ),
+    Mutant(
+        id="grammar-for-the-first-choice",
+        server=GrammarForTheFirstChoice,
+        trips=((_SHAPED, Outcome.VIOLATED),),
+        source="vllm-project/vllm#11312",
+        models=("obedient", "babbling", "declining"),  # a thought takes all the room
+    ),
+    Mutant(id="several-under-a-schema-fail", server=SeveralUnderASchemaFail, trips=((_SHAPED, Outcome.VIOLATED),)),
 )
 
 HARMLESS = (

@@ -300,6 +300,14 @@ class PythonInEvents(ReferenceServer):
         return f"data: {event!r}\n\n".encode()
 
 
+class OtherNameInStreams(ReferenceServer):
+    """Stands behind a gateway that puts the public name into whole replies and passes streams on as they are."""
+
+    def envelope(self, job: Job) -> Event:
+        """Name the engine's own model."""
+        return {**super().envelope(job), "model": "/models/weights-7b"}
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -480,6 +488,12 @@ MUTANTS = (
     Mutant(id="dies-midway", server=DiesMidway, trips=((_TEXT, _V),), source="vllm-project/vllm#43031"),
     Mutant(id="not-a-number", server=NotANumber, trips=((_TEXT, _V),), source="sgl-project/sglang#5984"),
     Mutant(id="python-in-events", server=PythonInEvents, trips=((_TEXT, _V),), source="vllm-project/vllm#57997"),
+    Mutant(
+        id="other-name-in-streams",
+        server=OtherNameInStreams,
+        trips=(("stream-names-the-model-of-the-whole", Outcome.VIOLATED),),
+        source="kubernetes-sigs/gateway-api-inference-extension#1625",
+    ),
 )
 
 HARMLESS = (

@@ -395,6 +395,23 @@ class WholeObjectName(ReferenceServer):
         return {**super().envelope(job), "object": "chat.completion"}
 
 
+class WholeTextBesideTools(ReferenceServer):
+    """Holds a text back until it is whole where tools are offered, since it might become a call."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Gather the text."""
+        text = ""
+        async for event in super().chunks(job):
+            choice = event["choices"][0] if event["choices"] else None
+            if not job.tools or choice is None or "role" in choice["delta"]:
+                yield event
+                continue
+            text += choice["delta"].pop("content", "")
+            if choice["finish_reason"] is not None or choice["delta"]:
+                yield {**event, "choices": [{**choice, "delta": {**choice["delta"], "content": text}}]}
+                text = ""
+
+
 # --------------------------------------------------------------------------- odd, but right
 
 
@@ -710,6 +727,13 @@ MUTANTS = (
     Mutant(id="half-events", server=HalfEvents, trips=(("events-are-json", _V),)),
     Mutant(id="wrong-content-type", server=WrongContentType, trips=(("stream-is-event-stream", _V),)),
     Mutant(id="whole-object-name", server=WholeObjectName, trips=(("chunk-object-is-named", _V),)),
+    Mutant(
+        id="whole-text-beside-tools",
+        server=WholeTextBesideTools,
+        trips=(("tools-leave-the-text-in-pieces", _V),),
+        source="ollama/ollama#9084",
+        models=("obedient", "babbling", "declining"),  # a thought takes all the room
+    ),
 )
 
 HARMLESS = (

@@ -171,6 +171,17 @@ class NoParser(ReferenceServer):
         super().__init__(**{**config, "tool_parser": False})
 
 
+class HalfAMarkBesideACall(ReferenceServer):
+    """Leaves the beginning of the mark that opens a call in the content, where it waited for its end."""
+
+    def chat_choice(self, job: Job, answer: Answer) -> Event:
+        """Leave it."""
+        choice = super().chat_choice(job, answer)
+        if answer.calls:
+            choice["message"]["content"] = "<function"
+        return choice
+
+
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _CALLED, _FORM = "call-comes-back-as-a-call", "call-made-freely-is-well-formed"
 _CLEAN = "no-markup-is-left-beside-a-call"
@@ -225,6 +236,13 @@ MUTANTS = (
     Mutant(id="free-finish-stop", server=FreeFinishStop, trips=((_FINISH, _V),), source="vllm-project/vllm#25054"),
     Mutant(id="finish-lost", server=shared.FinishLost, trips=((_FINISH, _V),), source="vllm-project/vllm#27572"),
     Mutant(id="few-tools", server=FewTools, trips=((_MANY, _R),), source="vllm-project/vllm#27921"),
+    Mutant(
+        id="half-a-mark-beside-a-call",
+        server=HalfAMarkBesideACall,
+        trips=(("no-markup-is-left-beside-a-call", Outcome.VIOLATED),),
+        source="raullenchai/Rapid-MLX#448",
+        models=_CALLING,
+    ),
 )
 
 HARMLESS = (

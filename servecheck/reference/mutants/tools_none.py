@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
+from servecheck.reference.constraint import Constraint
 from servecheck.reference.engine import Delta, Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
@@ -97,9 +98,19 @@ class ToolsStayInThePrompt(ReferenceServer):
         return replace(super().chat_job({**body, "tool_choice": "auto"}), tools=False)
 
 
+class SchemaDroppedBesideTools(ReferenceServer):
+    """Drops ``response_format`` wherever a request has tools."""
+
+    def constraint_of(self, body: Event) -> Constraint | None:
+        """Drop it."""
+        return None if body.get("tools") else super().constraint_of(body)
+
+
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _PREVENTED, _CLEAN = "none-prevents-calls", "none-leaves-no-call-in-the-text"
 _KEPT = "none-keeps-what-the-model-wrote"
+
+_SCHEMA = "none-leaves-the-schema"
 
 MUTANTS = (
     Mutant(id="none-ignored", server=NoneIgnored, trips=((_PREVENTED, _N),), source="google-ai-edge/LiteRT-LM#2471"),
@@ -111,6 +122,12 @@ MUTANTS = (
     Mutant(id="claims-calls", server=ClaimsCalls, trips=((_PREVENTED, _V),), source="vllm-project/vllm#53363"),
     Mutant(id="deletes-calls", server=DeletesCalls, trips=((_KEPT, _V),), source="vllm-project/vllm#55080"),
     Mutant(id="tools-stay-in-the-prompt", server=ToolsStayInThePrompt, trips=((_CLEAN, _V),), models=_CALLING),
+    Mutant(
+        id="schema-dropped-beside-tools",
+        server=SchemaDroppedBesideTools,
+        trips=((_SCHEMA, _V),),
+        source="kekzl/imp#119",
+    ),
 )
 
 HARMLESS = (

@@ -269,6 +269,15 @@ class OneIdForAll(OtherText):
         return super().call_id(job, index, 0)
 
 
+class IdsBeginAgain(ReferenceServer):
+    """Numbers the calls of each reply from nought: the id of an earlier call comes back in the next turn."""
+
+    def call_id(self, job: Job, index: int, number: int) -> str:
+        """Leave the request out."""
+        del job
+        return f"call_{index}{number}"
+
+
 class ArgumentsTwice(Changing):
     """Joins the arguments wrongly in a stream: the object is there with an extra brace in front."""
 
@@ -473,6 +482,18 @@ class OtherIds(ReferenceServer):
         return super().call_id(job, index, number)[-9:]
 
 
+class IdsOfTheName(Changing):
+    """Makes ids of the function's name and a number, as one family of models wants them."""
+
+    def change(self, calls: list[Event], *, stream: bool) -> list[Event]:
+        """Name the call after its function."""
+        del stream
+        for number, call in enumerate(calls):
+            if call["function"].get("name"):
+                call["id"] = f"functions.{call['function']['name']}:{call.get('index', number)}"
+        return calls
+
+
 class LongIds(ReferenceServer):
     """Gives calls ids that begin like those of completions."""
 
@@ -625,6 +646,12 @@ MUTANTS = (
     Mutant(id="id-missing", server=IdMissing, trips=((_ID, _V),), source="ggml-org/llama.cpp#11992"),
     Mutant(id="id-in-every-delta", server=IdInEveryDelta, trips=((_ID, _V),), source="cubist38/mlx-openai-server#216"),
     Mutant(id="one-id-for-all", server=OneIdForAll, trips=((_ID, _V),)),
+    Mutant(
+        id="ids-begin-again",
+        server=IdsBeginAgain,
+        trips=(("ids-of-calls-do-not-come-back", _V),),
+        source="NousResearch/hermes-agent#70724",
+    ),
     Mutant(id="arguments-twice", server=ArgumentsTwice, trips=((_JSON, _V),), source="vllm-project/vllm#51697"),
     Mutant(id="arguments-truncated", server=ArgumentsTruncated, trips=((_JSON, _V),), source="vllm-project/vllm#15274"),
     Mutant(
@@ -652,6 +679,7 @@ HARMLESS = (
     Harmless(id="by-the-letter", server=ByTheLetter),
     Harmless(id="name-before-arguments", server=NameBeforeArguments),
     Harmless(id="other-ids", server=OtherIds),
+    Harmless(id="ids-of-the-name", server=IdsOfTheName, source="vllm-project/vllm#32768"),
     Harmless(id="long-ids", server=LongIds),
     Harmless(id="id-repeated", server=IdRepeated),
     Harmless(id="extra-fields", server=ExtraFields),

@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from servecheck.judging import HANGS_NOT
 from servecheck.model import Outcome
+from servecheck.read.text import dig
 from servecheck.reference.answers import call_text
 from servecheck.reference.asgi import Event
+from servecheck.reference.chat import Toolbox
 from servecheck.reference.engine import Delta, Job
+from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.mutants import tools_required as shared
@@ -166,10 +169,45 @@ class TextBehindStreams(OtherText):
             yield delta if job.stream or not forced(job.body) else replace(delta, content="")
 
 
+class EmptyTextForNoArguments(ReferenceServer):
+    """Streams no piece of arguments that are an empty object, since it takes an empty object for none."""
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """Hold the braces back."""
+        nothing = not (dig(job.body, "tools", 0, "function", "parameters", "properties") or {})
+        async for delta in super().deltas(job):
+            calls = tuple(replace(call, arguments="") for call in delta.calls)
+            yield replace(delta, calls=calls) if job.stream and nothing and job.tools else delta
+
+
+class MarkInTheName(ReferenceServer):
+    """Reads the sign behind the name into it where no arguments follow."""
+
+    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+        """Put it there."""
+        nothing = not (dig(job.body, "tools", 0, "function", "parameters", "properties") or {})
+        async for delta in super().deltas(job):
+            calls = tuple(replace(call, name=call.name and f"{call.name}</arg_value>") for call in delta.calls)
+            yield replace(delta, calls=calls) if nothing and job.tools else delta
+
+
+class NoParametersRefused(ReferenceServer):
+    """Refuses a function whose parameters have no properties."""
+
+    def tools_of(self, body: Event) -> Toolbox:
+        """Refuse."""
+        for tool in body.get("tools") or ():
+            if dig(tool, "function", "parameters", "properties") == {}:
+                raise ApiError("parameters: properties must not be empty", param="tools")
+        return super().tools_of(body)
+
+
 _V, _N = Outcome.VIOLATED, Outcome.NO_EFFECT
 _COMES, _EQUAL = "streamed-call-comes-as-deltas", "streamed-call-equals-the-plain-one"
 _ONCE, _INDEX = "streamed-call-is-introduced-once", "every-call-delta-has-its-index"
 _FINISH, _CLEAN = "streamed-call-finishes-as-the-plain-one", "streamed-call-is-not-shown-as-text-too"
+
+_EMPTY = "call-without-arguments-has-an-empty-object"
 
 MUTANTS = (
     Mutant(
@@ -210,6 +248,19 @@ MUTANTS = (
     Mutant(id="counts-from-one", server=CountsFromOne, trips=((_INDEX, _V),)),
     Mutant(id="stream-finish-stop", server=StreamFinishStop, trips=((_FINISH, _V),), source="vllm-project/vllm#25054"),
     Mutant(id="finish-lost", server=shared.FinishLost, trips=((_FINISH, _V),), source="vllm-project/vllm#27572"),
+    Mutant(
+        id="empty-text-for-no-arguments",
+        server=EmptyTextForNoArguments,
+        trips=((_EMPTY, _V),),
+        source="vllm-project/vllm#28806",
+    ),
+    Mutant(
+        id="mark-in-the-name",
+        server=MarkInTheName,
+        trips=((_EMPTY, _V),),
+        source="fw-ai-external/python-sdk#119",
+    ),
+    Mutant(id="no-parameters-refused", server=NoParametersRefused, trips=((_EMPTY, Outcome.REFUSED),)),
 )
 
 HARMLESS = (
