@@ -6,17 +6,23 @@ from dataclasses import dataclass
 
 from servecheck.errors import BudgetSpent, UsageError
 
-__all__ = ["Budget", "Spent"]
+__all__ = ["MAX_RECEIVED", "Budget", "Spent"]
+
+MAX_RECEIVED = 512 * 1024 * 1024
+"""Bytes of replies that one endpoint may fill a run folder with; the longest honest run met has 15 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Limits per endpoint; ``None`` is no limit. ``tokens`` counts prompt and generated tokens together."""
+    """Limits per endpoint; ``None`` is no limit. ``tokens`` counts prompt and generated tokens together, ``received``
+    the bytes of replies.
+    """
 
     requests: int | None = None
     tokens: int | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    received: int | None = None
 
     @staticmethod
     def parse(text: str) -> Budget:
@@ -38,6 +44,7 @@ class Spent:
     requests: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
+    received: int = 0
 
     @property
     def tokens(self) -> int:
@@ -50,4 +57,8 @@ class Spent:
             limit, spent = getattr(budget, name), getattr(self, name)
             if limit is not None and spent >= limit:
                 raise BudgetSpent(f"the budget of {limit} {name.replace('_', ' ')} is spent")
+        if budget.received is not None and self.received >= budget.received:
+            raise BudgetSpent(
+                f"{self.received:,} bytes of replies have come, which is all that is kept of one endpoint"
+            )
         self.requests += 1

@@ -152,7 +152,9 @@ def _fault_within(transcript: Transcript, canaries: Canaries, *, crowd: bool) ->
         reason = f"overloaded: {_refused(busy[0])} at step {busy[0].step!r}, {tries} times"
         return Fault(kind=FaultKind.OVERLOADED, reason=reason, evidence=tuple(exchange.id for exchange in busy))
     denied = [exchange for exchange in last if exchange.status in (401, 403)]
-    if denied and canaries.after and canaries.after[-1].status in (401, 403):
+    # Who was denied before the case is not asked again after it; only a probe that judges despite it comes here.
+    plain = canaries.after[-1] if canaries.after else canaries.before
+    if denied and plain is not None and plain.status in (401, 403):
         reason = f"denied: {_refused(denied[0])}, and a plain request is denied too"
         return Fault(kind=FaultKind.DENIED, reason=reason, evidence=tuple(exchange.id for exchange in denied))
     gone = [exchange for exchange in last if exchange.ending is Ending.UNREACHABLE]

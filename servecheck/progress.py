@@ -18,6 +18,7 @@ from rich.text import Text
 from servecheck.model import Kind, Status
 from servecheck.report.data import RunReport
 from servecheck.report.unknown import MORE_ROWS, SHORT_SUITES
+from servecheck.report.text import visible
 from servecheck.runner import Progress
 from servecheck.shut import all_shut
 from servecheck.tally import sentences
@@ -50,9 +51,9 @@ def watching(*, quiet: bool, console: Console | None = None) -> Iterator[Callabl
 
 def _line(progress: Progress) -> Text:
     if progress.trial is None:
-        return Text(f"{progress.endpoint}: {progress.text}")
+        return Text(f"{progress.endpoint}: {_one_line(progress.text)}")
     trial = progress.trial
-    reason = "" if trial.status is Status.SUPPORTED else f"  {_short(trial.reason)}"
+    reason = "" if trial.status is Status.SUPPORTED else f"  {_short(_one_line(trial.reason))}"
     again = f" (look {trial.case.trial})" if trial.case.trial > 1 else ""
     # The items of a workload share a row, so each says which it is.
     which = f" {trial.case.scenario}" if trial.case.scenario.startswith(OWN) else ""
@@ -112,7 +113,7 @@ def summary(run: RunReport, folder: Path, *, matrix: bool = True) -> str:
             if cell is None:
                 shown.append("–")
             elif cell.kind is Kind.PROPERTY and cell.value is not None:
-                shown.append(_short(cell.value, 22))
+                shown.append(_short(_one_line(cell.value), 22))
             else:
                 shown.append(f"{cell.status.mark} {cell.status.value} {cell.tally}".rstrip())
         lines.append(f"{feature.id:{width}}  " + "  ".join(f"{text:22}" for text in shown).rstrip())
@@ -127,6 +128,11 @@ def summary(run: RunReport, folder: Path, *, matrix: bool = True) -> str:
     lines.append(f"{left_out} rows were not run; see “Not known” in the report.{more}")
     lines.append(f"report: {folder / 'report.md'}, {folder / 'report.html'}")
     return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    """Write out what a server could steer a terminal or a workflow with: its words are shown, never obeyed."""
+    return visible(text).replace("\n", "\\n").replace("\t", " ")
 
 
 def _short(text: str, limit: int = 140) -> str:

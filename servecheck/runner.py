@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from servecheck import canary, identify, shut
-from servecheck.budget import Budget, Spent
+from servecheck.budget import MAX_RECEIVED, Budget, Spent
 from servecheck.endpoints import NO_KEY
 from servecheck.errors import BudgetSpent, ServecheckError, StoreError, UsageError
 from servecheck.features import get as feature_of
@@ -34,6 +34,7 @@ from servecheck.model import (
 from servecheck.plan import Plan
 from servecheck.probe import Params, Probe
 from servecheck.read.reply import is_overloaded
+from servecheck.read.text import quote
 from servecheck.scenario import Scenario
 from servecheck.store import CaseEnd, Keeper, to_json
 from servecheck.wire.redact import without_secrets
@@ -120,7 +121,7 @@ class Runner:
         self._probes = probes
         self._connect = connect
         self._writer = writer
-        self._budget = budget or Budget()
+        self._budget = replace(budget or Budget(), received=MAX_RECEIVED)  # no server shall fill the disk
         self._watch = watch
         self._earlier = earlier or Earlier()
         self._ids = itertools.count(self._earlier.last_id + 1)
@@ -229,7 +230,9 @@ class Runner:
         if endpoint.model is not None or not identity.models:
             return endpoint
         if len(identity.models) > 1:
-            listed = ", ".join(identity.models[:8])
+            listed = ", ".join(quote(name, 60)[1:-1] for name in identity.models[:8]) + (
+                ", …" if len(identity.models) > 8 else ""
+            )
             raise UsageError(
                 f"endpoint {endpoint.name!r} serves {len(identity.models)} models ({listed}); "
                 f"choose one with --model {endpoint.name}=ID"

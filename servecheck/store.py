@@ -8,6 +8,8 @@ without a footer is a run that died, and still gives a report.
 from __future__ import annotations
 
 import base64
+import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
+from servecheck import runlines
 from servecheck.errors import StoreError
 from servecheck.model import (
     Case,
@@ -37,6 +40,7 @@ __all__ = ["RUN_FILE", "CaseEnd", "Keeper", "RunReader", "RunWriter", "must_be_f
 
 RUN_FILE = "run.jsonl"
 _SCHEMA = "servecheck/run/v1"
+_REMEDY = "the file was changed after the run: take a copy of it, or mend this line in one"
 _INLINE_BYTES = 64 * 1024  # larger replies go to blobs/, so that a line stays readable
 
 
@@ -73,11 +77,15 @@ class RunWriter:
         self.folder = folder
         try:
             if resume:
-                _cut_half_line(folder / RUN_FILE)
+                _must_exist(folder / RUN_FILE)
             else:
                 must_be_free(folder)
                 folder.mkdir(parents=True, exist_ok=True)
-            self._file: IO[str] = (folder / RUN_FILE).open("a", encoding="utf-8", newline="\n")
+            # Where two begin in one folder at the same moment, one of them makes the file.
+            self._file: IO[str] = (folder / RUN_FILE).open("a" if resume else "x", encoding="utf-8", newline="\n")
+            _lock(self._file, folder)
+            if resume:
+                _cut_half_line(folder / RUN_FILE)
         except OSError as error:
             raise StoreError(f"cannot write the run folder {folder}: {error}") from error
 
@@ -140,10 +148,25 @@ def must_be_free(folder: Path) -> None:
         raise StoreError(f"{folder} is not empty; name another folder with --out{go_on}")
 
 
-def _cut_half_line(path: Path) -> None:
-    """Drop a last line that a killed run left half written."""
+def _must_exist(path: Path) -> None:
     if not path.exists():
         raise StoreError(f"{path.parent} holds no {RUN_FILE}, so there is no run to resume")
+
+
+def _lock(file: IO[str], folder: Path) -> None:
+    """Keep the file to ourselves until it is closed: the lines of two runs in one file are no run."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise StoreError(f"{folder} is being written by another servecheck; wait for it, or stop it first") from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):  # a file system without locks
+            raise
+
+
+def _cut_half_line(path: Path) -> None:
+    """Drop a last line that a killed run left half written."""
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):
         path.write_bytes(data[: data.rfind(b"\n") + 1])
@@ -187,8 +210,29 @@ class RunReader:
             for number, data in enumerate(file, start=1):
                 if not data.endswith(b"\n"):
                     return
-                yield place, _line(data, f"{path}:{number}")
+                line = _line(data, f"{path}:{number}")
+                self._must_fit(line, f"{path}:{number}")
+                yield place, line
                 place += len(data)
+
+    def _must_fit(self, line: Mapping[str, Json], where: str) -> None:
+        """Raise ``StoreError`` for a line that cannot be read back, or that is of another run.
+
+        Before there is a header nothing is known, and that is what is said then.
+        """
+        if not self.header and line.get("schema") != _SCHEMA:
+            return
+        problem = runlines.complaint(line)
+        if not problem and self.header and line.get("type") in ("endpoint", "exchange", "case"):
+            held = _object(line["case"]) if line["type"] == "case" else line
+            name = held["name"] if line["type"] == "endpoint" else held["endpoint"]
+            if name not in {one["name"] for one in self._named()}:
+                problem = f"is about the endpoint {name!r}, which the header does not name"
+        if problem:
+            raise StoreError(f"{where}: {problem}; {_REMEDY}")
+
+    def _named(self) -> list[dict[str, Json]]:
+        return [_object(item) for item in _items(self.header.get("endpoints"))]
 
     def exchange_at(self, place: int) -> Exchange:
         """Return the exchange whose line begins at a byte, read anew."""
@@ -243,8 +287,7 @@ class RunReader:
 
     def planned(self) -> tuple[tuple[Endpoint, Fingerprint], ...]:
         """Return the endpoints as the run's caller named them, with nothing known yet."""
-        named = [_endpoint(_object(item)) for item in _items(self.header.get("endpoints"))]
-        return tuple((endpoint, Fingerprint(fields={})) for endpoint in named)
+        return tuple((_endpoint(item), Fingerprint(fields={})) for item in self._named())
 
     def exchange(self, line: Mapping[str, Json]) -> Exchange:
         """Turn an ``exchange`` line back into the exchange it was."""
@@ -311,9 +354,9 @@ def _line(data: bytes, where: str) -> dict[str, Json]:
     try:
         line = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{where}: is not JSON: {error}") from error
+        raise StoreError(f"{where}: is not JSON: {error}; {_REMEDY}") from error
     if not isinstance(line, dict):
-        raise StoreError(f"{where}: is not an object")
+        raise StoreError(f"{where}: is not an object; {_REMEDY}")
     return line
 
 

@@ -394,3 +394,12 @@ def test_a_canary_is_judged_by_its_own_kind(path, body, sign):
     )
     assert canary.ailment(exchange).startswith(sign)
     assert bool(canary.ailment(exchange)) is bool(sign)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_probe_that_judges_a_sick_server_judges_none_that_denies_us(status):
+    probe = make_probe(despite_sickness=True)
+    denied = seen(status, b"", step="canary", ident="x0104")
+    canaries = Canaries(before=denied)
+    trial = judge(CASE, make_scenario(), probe, Transcript(exchanges=(seen(status, b""),)), canaries)
+    assert (trial.status, trial.fault and trial.fault.kind) == (Status.ERROR, FaultKind.DENIED)

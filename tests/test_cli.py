@@ -195,12 +195,16 @@ def test_the_version_is_printed():
     assert re.fullmatch(r"servecheck \d+\.\d+\.\d+\n", said.out)
 
 
-def plain(code: str) -> str:
-    """Return what a text of Python prints into a pipe that asks for no width and no colours."""
+def unadorned() -> dict[str, str]:
+    """Return an environment that asks for no width and no colours."""
     env = {name: value for name, value in os.environ.items() if name not in entry.ASK_THE_REAL_ONE}
-    env |= {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONUTF8": "1"}
+    return env | {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONUTF8": "1"}
+
+
+def plain(code: str) -> str:
+    """Return what a text of Python prints into a pipe."""
     return subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, encoding="utf-8", check=True
+        [sys.executable, "-c", code], env=unadorned(), capture_output=True, encoding="utf-8", check=True
     ).stdout
 
 
@@ -241,7 +245,7 @@ def test_help_waits_for_no_http_client():
 
 def least_cpu(code: str) -> float:
     """Return the CPU seconds that Python needs for a text, the least of five times."""
-    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
+    env = unadorned()
 
     def spent() -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -625,7 +629,8 @@ def test_an_interrupted_run_is_exit_130_with_a_report_and_can_be_gone_on_with(sl
 
 
 def test_a_fault_of_ours_is_not_taken_for_a_finding():
-    crash = "from servecheck import cli\ndef app(prog_name): raise ZeroDivisionError('ours')\ncli.app = app\ncli.main()"
+    crash = "import sys; from servecheck import cli\n@cli.app.command()\ndef crash(): raise ZeroDivisionError('ours')\n"
+    crash += "sys.argv = ['servecheck', 'crash']; cli.main()"
     crashed = subprocess.run([sys.executable, "-c", crash], capture_output=True, text=True, check=False)
     assert crashed.returncode == 4
     assert "ZeroDivisionError: ours" in crashed.stderr
@@ -835,3 +840,21 @@ def test_no_thread_is_left_behind(url):
 def test_the_nearest_name_is_near():
     assert nearest("chat.basics", features.BY_ID) == "chat.basic"
     assert nearest("zzz", features.BY_ID) == ""
+
+
+@pytest.mark.parametrize("words", ["list features", "run --help"])
+def test_a_reader_that_has_had_enough_is_no_finding(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "servecheck", *words.split()]
+    said = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("option", ["--deadline", "--wait-ready"])
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300", "-1"])
+def test_seconds_that_no_clock_can_wait_are_a_usage_error(option, seconds):
+    said = servecheck("run", "http://127.0.0.1:9/v1", option, seconds, "--dry-run")
+    assert said.code == 2
+    assert option in said.err

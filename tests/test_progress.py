@@ -115,3 +115,11 @@ def test_the_cursor_is_back_when_a_run_fails():
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert file.getvalue().rstrip().rfind("\x1b[?25h") > file.getvalue().rfind("\x1b[?25l")
+
+
+def test_what_a_server_says_steers_neither_a_terminal_nor_a_workflow(monkeypatch):
+    evil = "m\x1b[31m\x1b]0;owned\x07\r\n::set-output name=x::y\u202e"
+    monkeypatch.setitem(globals(), "STEPS", [Progress(endpoint="gpu", text=evil), looked("a.b", "gpu", B, reason=evil)])
+    lines = told(io.StringIO()).splitlines()
+    shown = "m\\x1b[31m\\x1b]0;owned\\x07\\n\\x3a:set-output name=x::y\\u202e"
+    assert lines == [f"gpu: {shown}", f"❌ gpu          a.b  {shown}"]

@@ -42,8 +42,14 @@ def test_a_key_across_a_chunk_border_is_overwritten_and_no_byte_is_lost(cut):
 
 @pytest.mark.parametrize(
     "echoed",
-    [KEY, json.dumps({"key": KEY}), "/x?key=sk-Zq7%2F%22x%2BY%5Cw9", KEY * 3],
-    ids=["plain", "in JSON", "in a URL", "again"],
+    [
+        KEY,
+        json.dumps({"key": KEY}),
+        json.dumps({"key": KEY}).replace("/", "\\/"),
+        "/x?key=sk-Zq7%2F%22x%2BY%5Cw9",
+        KEY * 3,
+    ],
+    ids=["plain", "in JSON", "in JSON with escaped slashes", "in a URL", "again"],
 )
 def test_a_key_is_found_in_every_form_that_a_server_echoes(echoed):
     for part in (b"Zq7", b"w9"):

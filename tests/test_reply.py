@@ -285,3 +285,13 @@ def test_a_quotation_is_one_line_and_cut():
     assert quote(b"a\nb\xff\x1b[0m") == r"“a\nb\xff\x1b[0m”"
     assert quote("x" * 100, 10) == "“xxxxxxxxx…”"
     quote("\ud800").encode()
+
+
+@pytest.mark.parametrize("digits", ["1" * 301, "-" + "1" * 301, "9" * 5000])
+def test_a_number_that_no_arithmetic_can_hold_is_refused_in_words(digits):
+    with pytest.raises(ValueError, match=f"a number of {len(digits)} digits"):
+        parse(f'{{"usage": {digits}}}')
+
+
+def test_a_long_number_is_read():
+    assert float(parse("9" * 300)) > 1e299  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -176,3 +177,8 @@ def test_an_expected_deviation_is_a_notice():
     met = Met(expectation=known, endpoint=endpoint, standing=Standing.MATCHED, why="so")
     lines = github_text(replace(run, expected=(met,))).splitlines()
     assert [line.split(" ")[0] for line in lines if row in line] == ["::notice"]
+
+
+def test_a_context_without_an_end_is_not_read_to_its_end():
+    with pytest.raises(UsageError, match="/dev/zero is too long"):
+        framing(context=Path("/dev/zero"))

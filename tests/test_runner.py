@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from servecheck import runner
 from servecheck.budget import Budget
 from servecheck.errors import UsageError
 from servecheck.model import Cell, Exchange, Finding, Outcome, Risk, Status, Transcript
@@ -543,3 +544,26 @@ def test_the_reference_goes_first_where_others_are_judged_against_it(tmp_path, h
     assert live == [cell(running, name="right").findings]
     assert live[0][0].why.startswith("compared x")
     assert cell(running, name="left").findings == ()
+
+
+class Named(Odd):
+    """Lists models whose names drive a terminal."""
+
+    def models_list(self):
+        return {"object": "list", "data": [{"id": "a\x1b[2J"}, {"id": "b\n::error::c"}]}
+
+
+def test_names_of_models_are_shown_and_not_obeyed(tmp_path):
+    with pytest.raises(UsageError, match=r"serves 2 models \(a\\x1b\[2J, b\\n::error::c\); choose one"):
+        Lab(tmp_path / "run", Named()).run()
+
+
+def test_a_server_cannot_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "MAX_RECEIVED", 300_000)
+    flood = Odd(answers(400, "x" * 200_000))
+    scenarios = [make_scenario(row) for row in ("chat.basic", "chat.n", "chat.stop")]
+    lab = Lab(tmp_path / "run", flood, scenarios, trials=1)
+    lab.run()
+    cells = [cell(lab, scenario.feature) for scenario in scenarios]
+    assert [each.skip_code for each in cells] == [None, None, "budget"]
+    assert "bytes of replies have come" in cells[2].reason

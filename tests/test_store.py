@@ -8,9 +8,11 @@ import json
 import math
 import os
 import random
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from servecheck.model import (
     Fault,
     FaultKind,
     Finding,
+    Json,
     Outcome,
     Status,
     Transcript,
@@ -35,6 +38,13 @@ from servecheck.reference.server import ReferenceServer
 from servecheck.run import plan_of
 from servecheck.store import RUN_FILE, CaseEnd, RunReader, RunWriter, to_json
 from tests.lab import ODD, Lab, Odd, answers, make_probe, make_scenario, message
+
+HEADER: dict[str, Json] = {
+    "id": "r",
+    "started": "2026-01-01T00:00:00+00:00",
+    "endpoints": [{"name": "e", "base_url": "http://h/v1"}],
+    "scenarios": [],
+}
 
 BODIES = [
     b"",
@@ -75,7 +85,7 @@ def exchange(body: bytes, number: int = 1, cut: int | None = None, **fields) -> 
 
 def written(folder: Path, *exchanges: Exchange) -> RunReader:
     writer = RunWriter(folder)
-    writer.header(id="r", endpoints=[])
+    writer.header(**HEADER)
     for each in exchanges:
         writer.exchange(each, endpoint="e", case=None)
     writer.close()
@@ -151,7 +161,7 @@ def test_a_body_that_a_killed_run_left_half_written_is_written_again(tmp_path):
     written(tmp_path / "one", exchange(large))
     name = next((tmp_path / "one" / "blobs").iterdir()).name
     writer = RunWriter(tmp_path / "two")
-    writer.header(id="r", endpoints=[])
+    writer.header(**HEADER)
     (tmp_path / "two" / "blobs").mkdir()
     (tmp_path / "two" / "blobs" / name).with_suffix(".part").write_bytes(large[:10])
     writer.exchange(exchange(large), endpoint="e", case=None)
@@ -168,7 +178,7 @@ def test_the_end_of_a_case_comes_back_as_it_was(tmp_path):
         CaseEnd(case=case, skip_code="budget", reason="r"),
     ]
     writer = RunWriter(tmp_path / "run")
-    writer.header(id="r", endpoints=[])
+    writer.header(**HEADER)
     for end in ends:
         writer.case(end)
     writer.close()
@@ -179,7 +189,7 @@ def test_numbers_and_texts_that_json_does_not_know_stop_no_run(tmp_path):
     measured = {"a": math.inf, "b": math.nan, "c": -math.inf, "d": 0.1}
     kept = Finding(check="c", outcome=Outcome.HELD, why="half a pair: \ud800", measured=measured)
     writer = RunWriter(tmp_path / "run")
-    writer.header(id="r", endpoints=[])
+    writer.header(**HEADER)
     writer.write("finding", finding=to_json(kept))
     writer.close()
     (line,) = RunReader(tmp_path / "run").lines("finding")
@@ -236,7 +246,10 @@ def test_a_full_disk_is_an_error_in_words(tmp_path):
         (b'{"type": "header", "sch', "has no header; the run died before it began"),
         (b'{"type": "case"}\n', "has no header"),
         (b'{"type": "header", "schema": "servecheck/run/v9"}\n', "is 'servecheck/run/v9', this version reads"),
-        (b'{"type": "header", "schema": "servecheck/run/v1"}\n{"type"\n', r"run.jsonl:2: is not JSON"),
+        (
+            json.dumps({"type": "header", "schema": "servecheck/run/v1", **HEADER}).encode() + b'\n{"type"\n',
+            r"run.jsonl:2: is not JSON",
+        ),
         (b"[]\n", r"run.jsonl:1: is not an object"),
         (b"\xff\xfe\n", r"run.jsonl:1: is not JSON"),
     ],
@@ -467,3 +480,98 @@ def test_a_recording_with_parameters_that_are_gone_is_said_so(tmp_path):
     path.write_text("".join([json.dumps(fields) + "\n", *rest]))
     with pytest.raises(StoreError, match=r"does not take \(gone\); read it with the version that recorded it"):
         lab(tmp_path / "run").report()
+
+
+# --------------------------------------------------------------------------- a file that was changed
+
+
+def _changed(line: dict[str, object], *path: str | int, to: object) -> dict[str, object]:
+    line = json.loads(json.dumps(line))
+    place: Any = line
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to
+    return line
+
+
+CASE_LINE: dict[str, object] = {
+    "type": "case",
+    "case": {"id": "c", "scenario": "s", "feature": "f", "endpoint": "e", "trial": 1},
+}
+EXCHANGE_LINE: dict[str, object] = {
+    "type": "exchange",
+    "id": "x0001",
+    "endpoint": "e",
+    "step": "s",
+    "method": "GET",
+    "url": "u",
+}
+EXCHANGE_LINE |= {"ending": "complete", "chunks": [[0.1, "a"]]}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"type": "case"}, "case line: case: field required"),
+        (_changed(CASE_LINE, "case", "trial", to=None), "case line: case.trial: "),
+        (_changed(CASE_LINE, "case", "endpoint", to="other"), "about the endpoint 'other', which the header does not"),
+        (_changed(EXCHANGE_LINE, "endpoint", to="other"), "about the endpoint 'other', which the header does not"),
+        (_changed(EXCHANGE_LINE, "ending", to="sudden"), "exchange line: ending: "),
+        (_changed(EXCHANGE_LINE, "response_headers", to=["x"]), "exchange line: response_headers.0: "),
+        (_changed(EXCHANGE_LINE, "sent", to=10**400), "exchange line: sent: "),
+        (_changed(EXCHANGE_LINE, "chunks", to=[[0.1, {"base64": "abcde"}]]), "exchange line: chunks.0.1"),
+        (_changed(EXCHANGE_LINE, "blob", to="../" * 12 + "etc/hostname"), "exchange line: blob: "),
+        ({"type": "endpoint", "name": "e", "endpoint": {}, "fingerprint": {}}, "endpoint line: endpoint.name: "),
+        ({"type": "footer", "finished": "\x00"}, "footer line: finished: "),
+    ],
+)
+def test_a_line_that_cannot_be_read_back_is_an_error_with_its_place_and_field(tmp_path, line, words):
+    (tmp_path / RUN_FILE).write_text(
+        "".join(json.dumps(each) + "\n" for each in ({"type": "header", "schema": "servecheck/run/v1", **HEADER}, line))
+    )
+    with pytest.raises(StoreError, match=f"run.jsonl:2: .*{re.escape(words)}.*changed after the run"):
+        RunReader(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("started", "yesterday"),
+        ("started", "2026-01-01T00:00:00"),
+        ("endpoints", [{}]),
+        ("scenarios", [{"id": "s"}]),
+        ("skips", [{"feature": "f"}]),
+        ("settings", {"allow": ["everything"]}),
+        ("profile", {}),
+        ("expectations", [{"deviations": ["odd"]}]),
+        ("declared", [{"endpoint": "e"}]),
+    ],
+)
+def test_a_header_that_cannot_be_read_back_is_an_error_with_its_field(tmp_path, field, value):
+    header = {"type": "header", "schema": "servecheck/run/v1", **HEADER, field: value}
+    (tmp_path / RUN_FILE).write_text(json.dumps(header) + "\n")
+    with pytest.raises(StoreError, match=f"run.jsonl:1: header line: {field}"):
+        RunReader(tmp_path)
+
+
+# --------------------------------------------------------------------------- two at once
+
+
+def test_a_run_that_is_being_written_is_not_gone_on_with_and_keeps_every_byte(tmp_path):
+    writer = RunWriter(tmp_path / "run")
+    writer.header(**HEADER)
+    with (tmp_path / "run" / RUN_FILE).open("a") as file:
+        file.write('{"type": "exch')  # the other one is in the middle of a line
+    before = (tmp_path / "run" / RUN_FILE).read_bytes()
+    with pytest.raises(StoreError, match="is being written by another servecheck; wait for it"):
+        RunWriter(tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / RUN_FILE).read_bytes() == before
+    writer.close()
+    RunWriter(tmp_path / "run", resume=True).close()
+
+
+def test_of_two_that_begin_at_the_same_moment_one_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("servecheck.store.must_be_free", lambda _: None)  # both have looked, and none has written
+    RunWriter(tmp_path).close()
+    with pytest.raises(StoreError, match="cannot write the run folder"):
+        RunWriter(tmp_path)

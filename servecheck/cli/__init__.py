@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 from servecheck import __version__
 from servecheck.cli import instrument, listing, outside, reading, running, written
 from servecheck.cli.exits import EXIT_COULD_NOT_TELL, EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_USAGE
+from servecheck.cli.telling import let_go
 from servecheck.errors import EngineError, NothingSelected, ServecheckError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; every error raised on purpose is one message and its documented exit code."""
-    sys.excepthook = _crashed
     try:
         app(prog_name="servecheck")
     except NothingSelected as error:
@@ -43,8 +42,12 @@ def main() -> None:
         _fail(str(error), EXIT_COULD_NOT_TELL)
     except KeyboardInterrupt:
         _fail("interrupted", EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output (`| head`) has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):  # typer would say 1, which means a finding
+            raise
+        let_go()
+    finally:
+        sys.excepthook = _crashed  # typer sets its own while it runs
 
 
 def _fail(message: str, code: int) -> None:

@@ -34,7 +34,7 @@ HistoryFile = Annotated[
 FailOn = Annotated[str | None, typer.Option("--fail-on", help="blocker, behind or any: what makes the exit code 1.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict and where the report is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print results.json instead of text.")]
-Deadline = Annotated[float, typer.Option("--deadline", min=1, help="Seconds that one request may take.")]
+Deadline = Annotated[float, typer.Option("--deadline", min=1, max=86_400, help="Seconds that one request may take.")]
 Allow = Annotated[list[str] | None, typer.Option("--allow", help="load or dangerous: probes that can harm others.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would run and what it costs; send nothing.")]
 Seed = Annotated[
@@ -44,7 +44,9 @@ Seed = Annotated[
 Header = Annotated[
     list[str] | None, typer.Option("--header", "-H", help="'Name: value', or NAME='Name: value' for one endpoint.")
 ]
-WaitReady = Annotated[float, typer.Option("--wait-ready", min=0, help="Seconds to wait for a server to be ready.")]
+WaitReady = Annotated[
+    float, typer.Option("--wait-ready", min=0, max=86_400, help="Seconds to wait for a server to be ready.")
+]
 ModelFile = Annotated[Path | None, typer.Option("--model-file", help="A GGUF file, for machines without a network.")]
 WorkloadFile = Annotated[
     Path | None,

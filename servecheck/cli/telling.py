@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,5 +85,14 @@ def finish(report: RunReport, folder: Path, fail_on: str | None, *, as_json: boo
     from servecheck.progress import summary
     from servecheck.report.results import results_text
 
-    typer.echo(results_text(report) if as_json else summary(report, folder, matrix=not quiet), nl=not as_json)
-    return exits.code_of(report, fail_on)
+    code = exits.code_of(report, fail_on)
+    try:
+        typer.echo(results_text(report) if as_json else summary(report, folder, matrix=not quiet), nl=not as_json)
+    except BrokenPipeError:
+        let_go()
+    return code
+
+
+def let_go() -> None:
+    """Let the rest of the output go nowhere: its reader (``| head``) has had enough, and that is no trouble."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,6 +13,7 @@ __all__ = ["dig", "garbage", "number", "parse", "quote", "seconds", "string"]
 _MIN_GARBAGE = 8  # shorter texts are too short to call anything
 _MANY_DIGITS = 24  # numbers have runs of zeros; no answer is one digit so many times over
 _MANY_SCRIPTS = 3
+_MAX_DIGITS = 300  # what a double can hold: beyond it no division and no sum of a probe is safe
 _ONE_SCRIPT = dict.fromkeys(
     ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC"),
     "East Asian",
@@ -24,15 +25,22 @@ def parse(data: bytes | str) -> Json:
     """Return the JSON value in ``data``; everything that is not strict JSON raises ``ValueError``.
 
     ``NaN`` and ``Infinity`` are not JSON although Python reads them; UTF-16 is not either, and nesting too deep to
-    read is refused too. A byte order mark is let through, as clients do (RFC 8259, section 8.1).
+    read and whole numbers of more than 300 digits are refused too. A byte order mark is let through, as clients do
+    (RFC 8259, section 8.1).
     """
     if isinstance(data, bytes):
         data = data.decode("utf-8-sig")
     try:
-        value: Json = json.loads(data, parse_constant=_reject_constant)
+        value: Json = json.loads(data, parse_constant=_reject_constant, parse_int=_bounded)
     except RecursionError:
         raise ValueError("nested too deeply to read") from None
     return value
+
+
+def _bounded(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _reject_constant(name: str) -> Json:

@@ -96,11 +96,12 @@ def _context(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(CONTEXT_LIMIT + 1)  # a device or a log is never read to its end
     except OSError as error:
         raise UsageError(f"cannot read the context {path}: {error.strerror or error}") from error
     if len(data) > CONTEXT_LIMIT:
-        raise UsageError(f"{path} has {len(data):,} bytes; a context has at most {CONTEXT_LIMIT:,}, link to the rest")
+        raise UsageError(f"{path} is too long; a context has at most {CONTEXT_LIMIT:,} bytes, link to the rest")
     try:
         return data.decode("utf-8").strip()
     except UnicodeDecodeError as error:

@@ -94,7 +94,9 @@ def redacted_chunks(chunks: tuple[Chunk, ...], secrets: Iterable[str], *, settin
 
 def _forms(secret: str) -> tuple[str, ...]:
     """Return the ways in which a server may echo a secret: as it is, inside JSON, inside a URL."""
-    return tuple(dict.fromkeys((secret, json.dumps(secret)[1:-1], quote(secret, safe=""))))
+    written = json.dumps(secret)[1:-1]
+    # Some writers of JSON escape slashes too.
+    return tuple(dict.fromkeys((secret, written, written.replace("/", "\\/"), quote(secret, safe=""))))
 
 
 def _value(match: re.Match[bytes]) -> tuple[int, int] | None:

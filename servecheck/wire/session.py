@@ -227,6 +227,7 @@ class WireSession:
             )
             exchange = await self._transport.send(outgoing, began=self._began)
             self._exchanges.append(exchange)
+            self._spent.received += len(exchange.body)
             self._count(exchange)
             self._record(exchange)
             return exchange
