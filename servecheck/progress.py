@@ -17,8 +17,8 @@ from rich.text import Text
 
 from servecheck.model import Kind, Status
 from servecheck.report.data import RunReport
-from servecheck.report.unknown import MORE_ROWS, SHORT_SUITES
 from servecheck.report.text import visible
+from servecheck.report.unknown import MORE_ROWS, SHORT_SUITES
 from servecheck.runner import Progress
 from servecheck.shut import all_shut
 from servecheck.tally import sentences
