@@ -45,8 +45,10 @@ EXITS: tuple[tuple[int, str, str], ...] = (
     (3, "Nothing ran: the selection matched nothing.", "see `servecheck list scenarios`"),
     (
         4,
-        "Could not tell: no 1, but core rows in `error` or `inconclusive` stand between us and 0, "
-        "or nothing could be asked.",
+        (
+            "Could not tell: no 1, but core rows in `error` or `inconclusive` stand between us and 0, "
+            "or nothing could be asked."
+        ),
         "read *Not known* in `report.md`, mend what it names, run again",
     ),
     (130, "Interrupted; the partial run folder is valid.", "`servecheck run --resume DIR`"),
