@@ -77,7 +77,12 @@ async def drive(session: Session, params: ToolsStreamParams, _: Transcript | Non
             if any(thought_too_long(each) for each in pair):
                 base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
     nothing: Json = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    function: Json = {"name": f"fn_{session.nonce(8)}", "description": "Says hello.", "parameters": nothing}
+    function: Json = {
+        "name": f"fn_{session.nonce(8)}",
+        "description": "Says hello.",
+        "parameters": nothing,
+        "strict": True,
+    }
     bare: dict[str, Json] = {"tools": [{"type": "function", "function": function}], "tool_choice": "required"}
     await session.chat("stream-empty", {**base, **bare, "stream": True})
 
@@ -113,7 +118,11 @@ def _empty(stream: reply.Reply | None, other: reply.Reply | None) -> Iterator[Fi
         yield _PART.violated(_EMPTY, f"the arguments of a function without parameters are {quote(arguments)}", stream)
         return
     said = f"the arguments of a function without parameters are {quote(arguments)}"
-    yield (_PART.held if isinstance(value, dict) else _PART.violated)(_EMPTY, said, stream)
+    if isinstance(value, dict):
+        yield _PART.held(_EMPTY, said, stream)
+    elif not value:
+        yield _PART.violated(_EMPTY, said, stream)
+    # Anything else the model made up: whether its arguments are enforced is judged by another row.
 
 
 def _judge(
