@@ -189,8 +189,11 @@ def test_the_texts_show_every_command_there_is():
 
 @pytest.mark.parametrize("text", SHOWN, ids=name_of)
 def test_a_make_target_of_the_texts_exists(text):
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    assert set(re.findall(r"(?:^|`)make ([a-z]+)", text.read_text("utf-8"), re.MULTILINE)) <= targets
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    (labs,) = re.findall(r"^LABS := (.*)$", makefile, re.MULTILINE)
+    targets |= {f"lab-{name}" for name in labs.split()}
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text.read_text("utf-8"), re.MULTILINE)) <= targets
 
 
 # --------------------------------------------------------------------------- README
