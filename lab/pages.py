@@ -239,7 +239,7 @@ def matrix_page(records: Sequence[Record], facts: Sequence[Fact]) -> str:
         lines += [
             "## What the suites cost",
             "",
-            "Measured per endpoint, one run each, second and third looks included.",
+            "Measured, one run each, second and third looks included; two endpoints of one run share its time.",
             "",
         ]
         lines += [*_table(["Suite", "Engine", "Requests", "Prompt tokens", "Generated tokens", "Time"], measured), ""]
@@ -278,12 +278,13 @@ def _measured(records: Sequence[Record]) -> Iterator[list[str]]:
                 continue
             for subject in found.subjects:
                 if subject.cost is not None:
-                    yield [suite, cell_code(subject.name.removesuffix(f"-{suite}")), *_figures(subject.cost)]
+                    took = "unknown" if found.took is None else seconds(found.took)
+                    yield [suite, cell_code(subject.name.removesuffix(f"-{suite}")), *_figures(subject.cost), took]
 
 
 def _figures(cost: CostRecord) -> list[str]:
     tokens = ("unknown" if each is None else f"{each:,}" for each in (cost.prompt_tokens, cost.output_tokens))
-    return [f"{cost.requests:,}", *tokens, seconds(cost.seconds)]
+    return [f"{cost.requests:,}", *tokens]
 
 
 def _decided(records: Sequence[Record]) -> str:

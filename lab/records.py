@@ -67,6 +67,7 @@ class Record(_Closed):
     schema_: Literal["servecheck/lab-record/v1"] = Field(default="servecheck/lab-record/v1", alias="schema")
     engine: str
     started: datetime
+    took: float | None = Field(default=None, description="Seconds from its beginning to its end; null where unknown.")
     complete: bool
     suite: str
     tool_version: str
@@ -80,6 +81,7 @@ def record(engine: str, run: RunReport) -> Record:
         schema="servecheck/lab-record/v1",
         engine=engine,
         started=run.started,
+        took=round((run.finished - run.started).total_seconds(), 1) if run.finished else None,
         complete=run.complete,
         suite=run.suite,
         tool_version=run.tool_version,
