@@ -44,6 +44,7 @@ clean:
 	rm -rf $(VENV) demo-run
 
 $(STAMP): pyproject.toml
+	@echo "making $(VENV) and installing into it, which takes a minute or more"
 ifdef UV
 	$(UV) venv --quiet --allow-existing $(VENV)
 	$(UV) pip install --quiet --python $(PY) -e ".[demo,dev]"

@@ -70,7 +70,11 @@ def next_steps(folder: Path, *, github: bool, action: str = ACTION) -> str:
         f"servecheck run --endpoints {shown[0]} --expect {shown[2]} --scenario builtin --scenario {scenarios}",
     ]
     if github:
-        pin = [f"write into {folder / WORKFLOW} where the action is, and its commit"] if action == ACTION else []
+        pin = (
+            [f"write into {folder / WORKFLOW} where the action is, and its commit (or: --action)"]
+            if action == ACTION
+            else []
+        )
         steps += [*pin, "give the repository the secrets that the endpoints file names, such as CANDIDATE_KEY"]
     steps.append(f"keep what runs leave out of git, in .gitignore: {' '.join(_LEFT_BY_RUNS)}")
     return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))

@@ -45,7 +45,7 @@ from servecheck.model import (
 )
 from servecheck.profiles import Profile, Readiness
 from servecheck.read import reply
-from servecheck.report.data import Cost, RunReport, Subject, row_key
+from servecheck.report.data import NOT_REACHED, Cost, RunReport, Subject, row_key
 from servecheck.report.figures import sampled
 from servecheck.report.framing import from_header
 from servecheck.runner import judged
@@ -341,8 +341,7 @@ def _with_count(cell: Cell, workload: WorkloadTally) -> Cell:
 
 def _not_reached(feature_id: str, endpoint: str) -> Cell:
     feature = features.get(feature_id)
-    reason = "the run ended before this row was reached"
-    skipped = rollup.skipped(feature, endpoint, SkipCode.NOT_SELECTED, reason)
+    skipped = rollup.skipped(feature, endpoint, SkipCode.NOT_SELECTED, NOT_REACHED)
     return replace(skipped, status=Status.ERROR, skip_code=None)
 
 

@@ -98,7 +98,7 @@ async def carry_out(
     try:
         await runner.run()
     except (asyncio.CancelledError, KeyboardInterrupt):
-        interrupted = "interrupted by the user"
+        interrupted = "interrupted"
         raise
     except BaseException as error:
         interrupted = f"{type(error).__name__}: {error}"

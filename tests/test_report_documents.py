@@ -139,6 +139,18 @@ def test_a_group_of_which_some_was_not_asked_says_how_much_was(status, supported
     assert (row.cells[0].mark, row.cells[0].tally) == shown
 
 
+def test_a_group_that_fell_short_counts_what_was_asked_of_it_too():
+    run = RUNS["one-endpoint"]()
+    name = run.subjects[0].name
+    tally = GroupTally(group="streaming", endpoint=name, status=Status.DEGRADED, supported=1, total=2)
+    (first, *_) = [cell for cell in run.cells if cell.feature.startswith("streaming.")]
+    cells = tuple(replace(cell, status=Status.SKIPPED) if cell is first else cell for cell in run.cells)
+
+    (row,) = (row for row in seen(replace(run, groups=(tally,), cells=cells)).groups if row.group == "streaming")
+
+    assert (row.cells[0].mark, row.cells[0].tally) == ("🟡", "1/1 asked")
+
+
 def test_rows_that_block_for_one_reason_are_one_number():
     blockers = seen(two_endpoints()).blockers
     assert [[feature for feature, _ in blocker.rows] for blocker in blockers] == [

@@ -375,7 +375,7 @@ def test_an_interrupted_run_says_so_and_goes_on_to_the_same_cells(tmp_path, at):
 
     virtual.run(interrupted())
     died = running.report()
-    assert (died.complete, died.interrupted) == (False, "interrupted by the user")
+    assert (died.complete, died.interrupted) == (False, "interrupted")
     resumed = lab(tmp_path / "run")
     assert told(resumed.run(resume=True)) == expected
     finished = {trial.case.id for trial in running.trials}

@@ -64,8 +64,14 @@ def mock(
     if mutant is not None and mutant not in known:
         raise UnknownName("mutant", mutant, known)
     server = known[mutant].make(language) if mutant is not None else ReferenceServer(language=language)
+
+    def ready(url: str) -> None:
+        what = f"{mutant}: {known[mutant].sentence}" if mutant is not None else "right in every row"
+        typer.echo(f"serving a reference server, {what}; Ctrl-C ends it", err=True)
+        typer.echo(f"{url}/v1")
+
     try:
-        serve(server, "127.0.0.1", port, ready=lambda url: typer.echo(f"{url}/v1"))
+        serve(server, "127.0.0.1", port, ready=ready)
     except OSError as error:
         raise UsageError(
             f"cannot listen on port {port}: {error.strerror or error}; --port 0 takes any free one"

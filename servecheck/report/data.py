@@ -25,12 +25,16 @@ from servecheck.profiles import Readiness
 from servecheck.report.framing import Framing
 from servecheck.tally import WorkloadTally
 
-__all__ = ["Cost", "InstrumentCheck", "RunReport", "Since", "Subject", "row_key"]
+__all__ = ["NOT_REACHED", "Cost", "InstrumentCheck", "RunReport", "Since", "Subject", "row_key"]
 
 
 def row_key(feature: str, endpoint: str) -> str:
     """Return the name of a row on an endpoint, as a verdict writes it."""
     return f"{feature}@{endpoint}"
+
+
+NOT_REACHED = "the run ended before this row was reached"
+"""The reason of a row that a run which ended early did not come to: nobody's trouble but its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from servecheck.model import Cell, Delta, Kind, Status
-from servecheck.report.data import row_key
+from servecheck.report.data import NOT_REACHED, row_key
 from servecheck.report.lookup import Lookup, skip_words, split_row
 from servecheck.report.shapes import NotKnown
 from servecheck.report.text import count
@@ -24,13 +24,18 @@ def not_known(look: Lookup) -> Iterator[NotKnown]:
         (Status.INCONCLUSIVE, "the experiment ran and could not tell"),
         (Status.ERROR, "trouble on our side or in between"),
     ):
-        cells = [c for c in _judged_cells(look, core=True) if c.status is status]
+        cells = [c for c in _judged_cells(look, core=True) if c.status is status and c.reason != NOT_REACHED]
         listed |= {row_key(c.feature, c.endpoint) for c in cells}
         if cells:
             yield _some(
                 f"{status.mark} {_counted(look, len(cells), 'core ')}: {words}",
                 [f"{_row(look, c.feature, c.endpoint)}: {c.reason}" for c in cells],
             )
+    late = [c for c in _judged_cells(look, core=True) if c.reason == NOT_REACHED]
+    listed |= {row_key(c.feature, c.endpoint) for c in late}
+    if late:
+        rows = [_row(look, c.feature, c.endpoint) for c in late]
+        yield _some(f"{Status.ERROR.mark} {_counted(look, len(late), 'core ')}: {NOT_REACHED}", rows)
     yield from _not_run(look, listed)
     soft = [c for c in _judged_cells(look, core=False) if c.status in {Status.INCONCLUSIVE, Status.ERROR}]
     listed |= {row_key(c.feature, c.endpoint) for c in soft}

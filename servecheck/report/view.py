@@ -182,7 +182,7 @@ def _groups(look: Lookup) -> Iterator[GroupRow]:
         if not core and not any(deltas):
             continue
         cells = tuple(
-            _group_cell(name, tally)
+            _group_cell(name, tally, _left_out(look, group, name))
             if tally and tally.total
             else Shown(endpoint=name, mark="", tally="", word="no result" if core else "")
             for name, tally in zip(look.names, found, strict=True)
@@ -190,14 +190,23 @@ def _groups(look: Lookup) -> Iterator[GroupRow]:
         yield GroupRow(group=group, cells=cells, deltas=deltas)
 
 
-def _group_cell(name: str, tally: GroupTally) -> Shown:
+def _group_cell(name: str, tally: GroupTally, left_out: int) -> Shown:
     """Return a group's cell; one where all that was asked was fine says so, and how much that was."""
-    if (
-        tally.status is Status.SKIPPED and tally.supported
-    ):  # what was asked is supported: all else is worse than skipped
+    if tally.status is Status.SKIPPED and tally.supported:  # all else that was asked would be worse than skipped
         word = Status.SUPPORTED
         return Shown(endpoint=name, mark=word.mark, tally=f"{tally.supported}/{tally.supported} asked", word=word)
+    if 0 < left_out < tally.total:
+        said = f"{tally.supported}/{tally.total - left_out} asked"
+        return Shown(endpoint=name, mark=tally.status.mark, tally=said, word=tally.status)
     return Shown(endpoint=name, mark=tally.status.mark, tally=f"{tally.supported}/{tally.total}", word=tally.status)
+
+
+def _left_out(look: Lookup, group: str, name: str) -> int:
+    """Return how many of the rows that a group's tally counts were not asked of an endpoint."""
+    judged = [each for each in look.run.features if each.group == group and each.kind is Kind.JUDGED]
+    rows = [each for each in judged if each.core] or judged
+    cells = [cell for each in rows if (cell := look.cells.get((each.id, name))) is not None]
+    return sum(cell.status is Status.SKIPPED for cell in cells)
 
 
 def _quiet_groups(look: Lookup) -> tuple[str, ...]:
