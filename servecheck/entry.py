@@ -27,6 +27,10 @@ def main() -> None:
             sys.stdout.flush()
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.stderr.write(f"servecheck: cannot write to standard output: {error.strerror}\n")
+            raise SystemExit(4) from None
         return
     from servecheck.cli import main as real  # noqa: PLC0415 - what all this is for
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +59,14 @@ def test_a_name_that_several_faults_have_is_not_guessed():
     said = servecheck("mock", "--mutant", "no-usage")
     assert said.code == 2
     assert "embeddings_basic/no-usage, responses_basic/no-usage" in said.err
+
+
+@pytest.mark.parametrize("words", [["list", "features"], ["--help"], ["schema", "results"]])
+def test_a_full_disk_behind_standard_output_is_said_and_is_no_finding(words):
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "servecheck", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (said.returncode, said.stderr) == (
+        4, "servecheck: cannot write to standard output: No space left on device\n"
+    )  # fmt: skip
