@@ -64,7 +64,7 @@ def test_a_name_that_several_faults_have_is_not_guessed():
 @pytest.mark.parametrize("words", [["list", "features"], ["--help"], ["schema", "results"]])
 def test_a_full_disk_behind_standard_output_is_said_and_is_no_finding(words):
     with Path("/dev/full").open("w") as full:
-        said = subprocess.run(  # noqa: S603
+        said = subprocess.run(
             [sys.executable, "-m", "servecheck", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (said.returncode, said.stderr) == (

@@ -109,21 +109,22 @@ def test_what_is_wrong_with_an_address_is_said_once_and_the_exit_is_4(open_, pla
     assert expected in said.out
 
 
+CERTIFICATE = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+UNTRUSTED = "its certificate is not trusted here "
+NAMED = "there is no host 'gpu.exmaple', or its name is not known on this machine"
+BY_FILE = "who issued it can be named by an endpoints file, with ca_file"
+MISMATCH = "Hostname mismatch, certificate is not valid for 'gpu.exmaple'"
+
+
 @pytest.mark.parametrize(
     ("expected", "detail"),
     [
-        ("there is no host 'gpu.exmaple', or its name is not known on this machine",
-         "[Errno -2] Name or service not known"),
-        ("its certificate is not trusted here (self-signed certificate): who issued it can be named by an endpoints file, "
-         "with ca_file",
-         "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1006)"),
-        ("its certificate is not trusted here (certificate has expired)",
-         "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1006)"),
-        ("its certificate is not trusted here (Hostname mismatch, certificate is not valid for 'gpu.exmaple')",
-         "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: Hostname mismatch, certificate is not valid for "
-         "'gpu.exmaple'. (_ssl.c:1006)"),
+        (NAMED, "[Errno -2] Name or service not known"),
+        (f"{UNTRUSTED}(self-signed certificate): {BY_FILE}", f"{CERTIFICATE}self-signed certificate (_ssl.c:1006)"),
+        (f"{UNTRUSTED}(certificate has expired)", f"{CERTIFICATE}certificate has expired (_ssl.c:1006)"),
+        (f"{UNTRUSTED}({MISMATCH})", f"{CERTIFICATE}{MISMATCH}. (_ssl.c:1006)"),
     ],
-)  # fmt: skip
+)
 def test_what_the_connection_said_is_told_in_words(expected, detail):
     gone = Exchange(
         id="x1", step="models", method="GET", url="http://gpu.exmaple/v1/models", ending=Ending.UNREACHABLE,
