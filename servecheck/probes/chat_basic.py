@@ -2,7 +2,7 @@
 
 What it does: sends one prompt greedily, once with nothing but the messages and ``max_tokens``, and once with optional
 fields given as null, which is how typed clients leave them out. Reads the reply as a client would: text, role, finish
-reason, usage that adds up, the model's name, the object's name. Where a model spends all its room on thinking, it asks
+reason, usage that adds up, the model's name, the object's name, and in which content type it comes. Where a model spends all its room on thinking, it asks
 again with more.
 
 Why it matters: every other row rests on this one, and client libraries fail on a missing field far from its cause.
@@ -22,7 +22,7 @@ from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
-from servecheck.read.markup import end_mark
+from servecheck.read.markup import end_mark, turn_head
 from servecheck.read.text import dig, garbage, number, quote, string
 
 __all__ = ["PROBE"]
@@ -30,6 +30,9 @@ __all__ = ["PROBE"]
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/object"
 _PART = Part()
 _FINISH = ("stop", "length")
+_TYPED = "json-comes-as-json"
+_YEARS = range(1_000_000_000, 10_000_000_000)
+"""Seconds since 1970 of 2001 to 2286; a time in milliseconds, or none, lies outside."""
 _NULLS = "null-is-as-good-as-absent"
 _NULLABLE = ("temperature", "top_p", "stop", "seed", "logit_bias")
 """Fields that the API says may be null; those that some engine's types forbid to be null are left out."""
@@ -100,8 +103,10 @@ def _judge(answer: reply.Reply, names: set[str]) -> Iterator[Finding]:
         yield _PART.violated("text-is-not-garbage", f"{sign}: {quote(answer.text)}", answer)
     else:
         yield _PART.held("text-is-not-garbage", f"readable: {quote(answer.text, 60)}", answer)
-    mark = end_mark(answer.text)
+    mark, head = end_mark(answer.text), turn_head(answer.text)
     said = f"the text holds {quote(mark, 40)}: {quote(answer.text)}" if mark else "no special token is written out"
+    if head and not mark:
+        mark, said = head, f"the text begins with the head of a turn, “{head}” on a line alone: {quote(answer.text)}"
     yield (_PART.violated if mark else _PART.held)("text-holds-no-special-tokens", said, answer)
     role = answer.first.role
     said = f"role is {role!r}"
@@ -113,6 +118,7 @@ def _judge(answer: reply.Reply, names: set[str]) -> Iterator[Finding]:
     yield _usage(answer)
     yield _model(answer, names)
     yield _named(answer)
+    yield _typed(answer)
 
 
 def _text(answer: reply.Answer) -> Finding:
@@ -170,11 +176,19 @@ def _named(answer: reply.Answer) -> Finding:
         wrong.append(f"object is {dig(body, 'object')!r}")
     if not string(dig(body, "id")):
         wrong.append(f"id is {dig(body, 'id')!r}")
-    if number(dig(body, "created")) is None:
-        wrong.append(f"created is {dig(body, 'created')!r}")
+    if (number(dig(body, "created")) or 0) not in _YEARS:
+        wrong.append(f"created is {dig(body, 'created')!r} and no number of seconds since 1970")
     if wrong:
         return _PART.violated(check, ", ".join(wrong), answer)
     return _PART.held(check, "object, id and created are as documented", answer)
+
+
+def _typed(answer: reply.Answer) -> Finding:
+    headers = {name.lower(): value for name, value in answer.exchange.response_headers}
+    named = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if named.endswith(("/json", "+json")):
+        return _PART.held(_TYPED, f"content-type is {named}", answer)
+    return _PART.violated(_TYPED, f"JSON comes with content-type {named or 'left out'}", answer)
 
 
 PROBE = Probe(
@@ -195,7 +209,7 @@ PROBE = Probe(
         ),
         Check(
             id="text-holds-no-special-tokens",
-            rule="The text holds no special token of the chat format, such as the one that ends a turn.",
+            rule="The text holds no special token of the chat format, and does not begin with the head of a turn.",
             level=Level.SHOULD,
             source="https://github.com/moltis-org/moltis/issues/306",
         ),
@@ -225,9 +239,15 @@ PROBE = Probe(
         ),
         Check(
             id="completion-object-is-named",
-            rule="object is “chat.completion”, id is text, created is a whole number.",
+            rule="object is “chat.completion”, id is text, created is a whole number of seconds since 1970.",
             level=Level.SHOULD,
             source=_SOURCE,
+        ),
+        Check(
+            id=_TYPED,
+            rule="A whole reply comes with a content type of JSON, by which clients decide whether to parse it.",
+            level=Level.SHOULD,
+            source="https://github.com/EricLBuehler/mistral.rs/issues/79",
         ),
         Check(
             id=_NULLS,
@@ -239,6 +259,7 @@ PROBE = Probe(
     params=ChatBasicParams,
     drive=drive,
     judge=judge,
+    reads_plain=True,
     requests=3,
     prompt_tokens=105,
     output_tokens=150,
