@@ -78,7 +78,8 @@ def ailment(exchange: Exchange) -> str:
     if not isinstance(answer, reply.Answer):
         return answer.what
     text = answer.text if answer.text.strip() else answer.first.reasoning
-    if not text.strip() and not answer.first.tool_calls:
+    if not text.strip() and not answer.first.tool_calls and answer.finish != "length":
+        # Where a model's thoughts are kept from the client, a short answer is empty and says that it was cut.
         return f"an empty answer with finish_reason {answer.finish}"
     sign = garbage(text)
     return f"garbage: {sign}: {quote(text)}" if sign else ""

@@ -2,8 +2,8 @@
 
 What it does: sends one prompt greedily, once with nothing but the messages and ``max_tokens``, and once with optional
 fields given as null, which is how typed clients leave them out. Reads the reply as a client would: text, role, finish
-reason, usage that adds up, the model's name, the object's name, and in which content type it comes. Where a model spends all its room on thinking, it asks
-again with more.
+reason, usage that adds up, the model's name, the object's name, and in which content type it comes. Where a model
+spends all its room on thinking, it asks again with more.
 
 Why it matters: every other row rests on this one, and client libraries fail on a missing field far from its cause.
 
@@ -68,11 +68,9 @@ def _renamed(found: reply.Reply | None) -> bool:
 
 
 def _only_thought(exchange: Exchange) -> bool:
-    """Tell whether the room was spent before the answer began."""
+    """Tell whether the room was spent before the answer began, on a thought that need not be shown."""
     answer = reply.chat(exchange)
-    if not isinstance(answer, reply.Answer):
-        return False
-    return not answer.text.strip() and bool(answer.first.reasoning) and answer.finish == "length"
+    return isinstance(answer, reply.Answer) and not answer.text.strip() and answer.finish == "length"
 
 
 def judge(transcript: Transcript, _: ChatBasicParams) -> Iterator[Finding]:
@@ -125,7 +123,7 @@ def _text(answer: reply.Answer) -> Finding:
     check = "answer-has-text"
     if answer.text.strip():
         return _PART.held(check, f"{len(answer.text)} characters: {quote(answer.text, 60)}", answer)
-    if _only_thought(answer.exchange):
+    if _only_thought(answer.exchange) and answer.first.reasoning:
         why = "max_tokens went into the reasoning, as it may"
         return _PART.undetermined(check, f"{why}: {quote(answer.first.reasoning, 60)}", answer)
     if answer.first.reasoning:

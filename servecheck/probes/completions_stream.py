@@ -1,9 +1,10 @@
 """A streamed completion says the same as a plain one, and ends as clients expect.
 
 What it does: asks greedily for the whole text twice (the first warms the prefix cache), then streams it with usage
-asked for. Joins the pieces and compares text, finish reason and usage; looks for one ``[DONE]`` at the end, one finish,
-and on every event the object's name, one id and model, and each choice's index. Where the texts differ, both are asked for once more: a difference counts only
-where whole replies agree among themselves, and streams among themselves.
+asked for. Joins the pieces and compares text, finish reason and usage; looks for one ``[DONE]`` at the end, one
+finish, and on every event the object's name, one id and model, and each choice's index. Where the texts differ, both
+are asked for once more: a difference counts only where whole replies agree among themselves, and streams among
+themselves.
 
 Why it matters: this route has a stream format of its own, which gateways that were made for chat often get wrong.
 
@@ -165,7 +166,7 @@ PROBE = Probe(
         ),
         Check(
             id=_NAMED,
-            rule="Every event of a streamed completion is a “text_completion” of one id and model, with indexed choices.",
+            rule="Every event of a streamed completion is a “text_completion” of one id and model, with indices.",
             level=Level.SHOULD,
             source="https://platform.openai.com/docs/api-reference/completions/object",
         ),

@@ -1,8 +1,9 @@
 """``GET /v1/models`` lists the model that requests name.
 
-What it does: asks for the list and looks for the configured model in it, for entries of the documented shape (id, object, created, owned_by), for ids
-that come twice, and for a ``max_model_len`` that makes sense: a length for every model, or for none. Then sends a short
-request that names the model as the list spells it. The other models are not asked: on some servers that loads them.
+What it does: asks for the list and looks for the configured model in it, for entries of the documented shape (id,
+object, created, owned_by), for ids that come twice, and for a ``max_model_len`` that makes sense: a length for every
+model, or for none. Then sends a short request that names the model as the list spells it. The other models are not
+asked: on some servers that loads them.
 
 Why it matters: clients and gateways choose a model from this list; one that is missing cannot be routed to.
 

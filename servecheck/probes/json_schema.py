@@ -1,11 +1,11 @@
 """A JSON Schema in ``response_format`` shapes the answer.
 
 What it does: sends a prompt that asks for prose, twice without a schema (the control) and then with a schema whose
-properties must equal a random word. The word stands nowhere in the prompt, so a reply that is JSON with that word
-can only come from the schema. The properties do not stand in the order of the alphabet, and the answer's keys must come
-in theirs: models are made to think in a field before the one that they conclude in. Greedy, sampled, and once with nothing but the schema, as applications send it. An
-answer that was cut by ``max_tokens`` is asked for once more, with another word, and with more room where a thought
-used it up.
+properties must equal a random word. The word stands nowhere in the prompt, so a reply that is JSON with that word can
+only come from the schema. The properties do not stand in the order of the alphabet, and the answer's keys must come in
+theirs: models are made to think in a field before the one that they conclude in. Greedy, sampled, and once with
+nothing but the schema, as applications send it. An answer that was cut by ``max_tokens`` is asked for once more, with
+another word, and with more room where a thought used it up.
 
 Why it matters: a server that accepts a schema and does not apply it answers 200 with text that looks right in the
 smoke test and breaks the parser in production.

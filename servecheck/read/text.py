@@ -17,6 +17,7 @@ _MANY_SCRIPTS = 3
 _MANY_MARKS = 3
 _MARKED = re.compile(r"[\u0120\u2581](?=\w)")
 """What stands for a space in the vocabularies of byte-level and SentencePiece tokenizers, before a word."""
+_EXACT = 2.0**53  # up to here every whole number is a double
 _MAX_DIGITS = 300  # what a double can hold: beyond it no division and no sum of a probe is safe
 _ONE_SCRIPT = dict.fromkeys(
     ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC"),
@@ -71,7 +72,12 @@ def string(value: Json) -> str:
 
 
 def number(value: Json) -> int | None:
-    """Return ``value`` where it is a whole number and not a truth value, else ``None``."""
+    """Return ``value`` where it is a whole number and not a truth value, else ``None``.
+
+    JSON has one kind of number: ``12.0`` is whole too, as proxies write it that know no other kind.
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -91,10 +97,10 @@ def seconds(value: float) -> str:
 def garbage(text: str) -> str:
     """Return what makes ``text`` look like a broken decoder's output, or an empty string.
 
-    Catches runs of one character (``!!!!!!``; of a digit long ones only), replacement characters, text without letters,
-    letters of three scripts mixed, which is what a broken cache or a wrong scale makes of any model, and words with
-    their tokenizer's sign for a space where most spaces ought to be. It says nothing about sense: a small model's nonsense in words passes. Not for answers that were asked to mix scripts, nor
-    for long ones.
+    Catches runs of one character (``!!!!!!``; of a digit long ones only), replacement characters, text without
+    letters, letters of three scripts mixed, which is what a broken cache or a wrong scale makes of any model, and
+    words with their tokenizer's sign for a space where most spaces ought to be. It says nothing about sense: a small
+    model's nonsense in words passes. Not for answers that were asked to mix scripts, nor for long ones.
     """
     packed = "".join(text.split())
     if len(packed) < _MIN_GARBAGE:

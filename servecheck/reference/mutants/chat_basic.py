@@ -1,8 +1,7 @@
 """Whole chat replies in which something that clients read is wrong, and replies that only look odd.
 
-A fault that spoils every short request is seen by the canary first and makes the endpoint unwell, so that this row alone
-is judged; most faults act here on what the canary is not: sampled, cached or longer than its 32 tokens.
-"""
+A fault that spoils every short request is seen by the canary first and makes the endpoint unwell, so that this row
+alone is judged; most faults act here on what the canary is not: sampled, cached or longer than its 32 tokens."""
 
 from __future__ import annotations
 
