@@ -136,13 +136,13 @@ class HidesThoughts(ReferenceServer):
     def completion(self, job: Job, answers: Sequence[Answer]) -> Event:
         made = super().completion(job, answers)
         for choice in made["choices"]:
-            choice["message"].pop("reasoning", None)
+            choice["message"].pop("reasoning_content", None)
         return made
 
     async def chunks(self, job: Job) -> AsyncIterator[Event]:
         async for event in super().chunks(job):
             for choice in event["choices"]:
-                choice["delta"].pop("reasoning", None)
+                choice["delta"].pop("reasoning_content", None)
             yield event
 
 

@@ -102,7 +102,7 @@ class KeysByTheAlphabet(ReferenceServer):
     def schema_constraint(self, schema: object, param: str) -> Constraint:
         """Sort them."""
         properties = schema.get("properties") if isinstance(schema, dict) else None
-        if isinstance(properties, dict):
+        if isinstance(schema, dict) and isinstance(properties, dict):
             schema = {**schema, "properties": dict(sorted(properties.items()))}
         return super().schema_constraint(schema, param)
 
