@@ -1,9 +1,9 @@
 """A plain chat completion has everything that a client reads.
 
 What it does: sends one prompt greedily, once with nothing but the messages and ``max_tokens``, and once with optional
-fields given as null, which is how typed clients leave them out. Reads the reply as a client would: text, role, finish
-reason, usage that adds up, the model's name, the object's name, and in which content type it comes. Where a model
-spends all its room on thinking, it asks again with more.
+fields given as null or at their default, which is how typed clients leave them out. Reads the reply as a client would:
+text, role, finish reason, usage that adds up, the model's name, the object's name, and in which content type it comes.
+Where a model spends all its room on thinking, it asks again with more.
 
 Why it matters: every other row rests on this one, and client libraries fail on a missing field far from its cause.
 
@@ -36,6 +36,14 @@ _YEARS = range(1_000_000_000, 10_000_000_000)
 _NULLS = "null-is-as-good-as-absent"
 _NULLABLE = ("temperature", "top_p", "stop", "seed", "logit_bias")
 """Fields that the API says may be null; those that some engine's types forbid to be null are left out."""
+_DEFAULTS: dict[str, Json] = {
+    "n": 1,
+    "stream": False,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "response_format": {"type": "text"},
+}
+"""Fields that client libraries send at the value which they have anyway."""
 
 
 class ChatBasicParams(Params):
@@ -57,7 +65,7 @@ async def drive(session: Session, params: ChatBasicParams, _: Transcript | None)
         room = params.thinking_tokens
         await session.chat("greedy-roomy", {**greedy, "max_tokens": room})
     await session.chat("bare", {"messages": messages, "max_tokens": room})
-    await session.chat("nulls", {"messages": messages, "max_tokens": room, **dict.fromkeys(_NULLABLE)})
+    await session.chat("nulls", {"messages": messages, "max_tokens": room, **dict.fromkeys(_NULLABLE), **_DEFAULTS})
     if any(_renamed(reply_at(session.transcript, step)) for step in ("greedy", "bare")):
         await session.get("models", "/models")
 
@@ -84,7 +92,7 @@ def judge(transcript: Transcript, _: ChatBasicParams) -> Iterator[Finding]:
             yield from _judge(reply.chat(exchange), names)
     nulls, bare = reply_at(transcript, "nulls"), reply_at(transcript, "bare")
     if nulls is not None and isinstance(bare, reply.Answer):
-        said = f"{', '.join(_NULLABLE)} null"
+        said = f"{', '.join(_NULLABLE)} null, and {', '.join(_DEFAULTS)} as they are anyway"
         missing = _PART.unless_answered(_NULLS, nulls, bare, what=said)
         yield missing or _PART.held(_NULLS, f"answered with {said}", nulls, bare)
 
@@ -249,7 +257,7 @@ PROBE = Probe(
         ),
         Check(
             id=_NULLS,
-            rule="An optional field may be given as null, and the request is answered as without it.",
+            rule="An optional field may be given as null or as its default, and the request is answered as without it.",
             level=Level.SHOULD,
             source="https://github.com/ggml-org/llama.cpp/issues/25515",
         ),

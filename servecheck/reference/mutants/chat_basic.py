@@ -323,6 +323,40 @@ class NullsCrash(ReferenceServer):
         return body
 
 
+class OneAnswerRefused(ReferenceServer):
+    """Refuses ``n``, also where it is 1, since its back end knows no such field."""
+
+    def body_of(self, request: Request) -> Event:
+        """Look for it."""
+        body = super().body_of(request)
+        if "n" in body:
+            raise ApiError("Unsupported parameters passed: n", param="n")
+        return body
+
+
+class PenaltyRefused(ReferenceServer):
+    """Refuses a frequency penalty, also one of 0."""
+
+    def body_of(self, request: Request) -> Event:
+        """Look for it."""
+        body = super().body_of(request)
+        if "frequency_penalty" in body:
+            raise ApiError("Unsupported parameter: 'frequency_penalty'", param="frequency_penalty")
+        return body
+
+
+class PlainFormatFails(ReferenceServer):
+    """Looks for a schema in every ``response_format``, and fails inside where plain text is asked for."""
+
+    def body_of(self, request: Request) -> Event:
+        """Fail."""
+        body = super().body_of(request)
+        wanted = body.get("response_format")
+        if isinstance(wanted, dict) and wanted.get("type") == "text":
+            raise ApiError("KeyError: 'json_schema'", status=500, kind="InternalServerError")
+        return body
+
+
 class CachedNotInPrompt(ReferenceServer):
     """Counts as prompt only what was not cached, and the cached part beside it."""
 
@@ -657,6 +691,19 @@ MUTANTS = (
     Mutant(
         id="nulls-refused", server=NullsRefused, trips=((_NULLS, Outcome.REFUSED),), source="ggml-org/llama.cpp#25515"
     ),
+    Mutant(
+        id="one-answer-refused",
+        server=OneAnswerRefused,
+        trips=((_NULLS, Outcome.REFUSED),),
+        source="BerriAI/litellm#514",
+    ),
+    Mutant(
+        id="penalty-refused",
+        server=PenaltyRefused,
+        trips=((_NULLS, Outcome.REFUSED),),
+        source="danny-avila/LibreChat#10774",
+    ),
+    Mutant(id="plain-format-fails", server=PlainFormatFails, trips=((_NULLS, _V),)),
     Mutant(id="nulls-crash", server=NullsCrash, trips=((_NULLS, _V),), source="LostRuins/koboldcpp#1503"),
     Mutant(
         id="cached-not-in-prompt", server=CachedNotInPrompt, trips=((_USAGE, _V),), source="Portkey-AI/gateway#1210"
