@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -25,7 +26,8 @@ def _text(contract: Contract, prompt: int, generated: int) -> str:
 
 
 def _read(step: str, text: str, host: str = "127.0.0.1:1", status: int = 200) -> Exchange:
-    return exchange(step, method="GET", url=f"http://{host}/metrics", status=status, body=text.encode())
+    made = exchange(step, method="GET", url=f"http://{host}/metrics", status=status, body=text.encode())
+    return replace(made, response_headers=(("content-type", "text/plain; version=0.0.4"),))
 
 
 def _answer(prompt: int = 9, completion: int = 5) -> Exchange:

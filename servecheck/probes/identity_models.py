@@ -114,7 +114,7 @@ def _typed(exchange: Exchange, entries: list[Json]) -> Finding:
     """Judge what typed clients need of an entry: they fail on the whole list where one lacks a field."""
     if dig(reply.json_body(exchange), "object") != "list":  # type: ignore[arg-type]
         return _PART.violated(_TYPED, "the reply has no object “list”", exchange)
-    for entry in entries:
+    for entry in (entry for entry in entries if isinstance(entry, dict)):
         name, made = quote(string(dig(entry, "id")), 40), dig(entry, "created")
         if number(made) is None:
             return _PART.violated(_TYPED, f"entry {name} has created {made!r} instead of seconds since 1970", exchange)

@@ -181,12 +181,12 @@ def judge(transcript: Transcript, _: MetricsExposedParams) -> Iterator[Finding]:
         return
     seen = [first, *transcript.steps("after-")]
     latest = metrics(seen[-1])
-    yield _typed(first)
     problem = next((read.problem for read in (metrics(first), latest) if read.problem), "")
     if problem or not latest.samples:
         yield _PART.violated(_READABLE, problem or "200, and not a single sample", *seen)
         return
     yield _PART.held(_READABLE, f"{len(latest.samples)} samples of {len(latest.names)} names", *seen)
+    yield _typed(first)
     contract = contract_of(latest, transcript.fingerprint)
     if contract is None:
         yield _PART.undetermined(_KEY, "no engine is identified, and no series of a known one is there", *seen)
