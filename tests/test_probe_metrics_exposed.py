@@ -13,9 +13,9 @@ from servecheck.read.series import CONTRACTS, Contract, running_in_loads, runnin
 from tests.timed import exchange, outcomes, sent_json, transcript, whole
 
 _READ, _KEY, _MORE = "metrics-can-be-read", "steering-series-are-there", "promised-series-are-there"
-_MOVE = "token-counters-move-with-requests"
+_MOVE, _TYPED = "token-counters-move-with-requests", "metrics-come-in-a-type-that-is-scraped"
 _HELD, _VIOLATED, _UNDETERMINED = Outcome.HELD, Outcome.VIOLATED, Outcome.UNDETERMINED
-_ALL_WELL = {_READ: _HELD, _KEY: _HELD, _MORE: _HELD, _MOVE: _HELD}
+_ALL_WELL = {_READ: _HELD, _KEY: _HELD, _MORE: _HELD, _TYPED: _HELD, _MOVE: _HELD}
 _SGLANG = next(contract for contract in CONTRACTS if contract.engine == "sglang")
 
 
@@ -72,7 +72,7 @@ def test_counters_of_another_address_may_be_those_of_another_replica(expected: O
 def test_an_engine_whose_series_are_hidden_does_not_offer_them() -> None:
     hidden = [_read(step, "process_open_fds 12\n") for step in ("before", "after-1")]
     said = _says(hidden[0], _answer(), hidden[1], engine="vllm")
-    assert said == {_READ: _HELD, _KEY: Outcome.REFUSED, _MOVE: _UNDETERMINED}
+    assert said == {_READ: _HELD, _KEY: Outcome.REFUSED, _TYPED: _HELD, _MOVE: _UNDETERMINED}
 
 
 @pytest.mark.parametrize(
