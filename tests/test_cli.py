@@ -799,16 +799,6 @@ def test_the_mock_prints_where_it_is_and_ends_on_a_signal():
     assert end(mock).code == 0
 
 
-def test_mutants_are_listed_by_name_with_the_row_that_sees_them_and_what_is_wrong_with_them():
-    said = servecheck("mock", "--mutant", "list")
-    assert said.code == 0
-    lines = said.out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted(line.split()[0] for line in lines)
-    assert all(len(line.split(maxsplit=2)) == 3 for line in lines)
-    assert "streaming.frames" in next(line for line in lines if line.startswith("done-missing "))
-    assert {line.split()[1] for line in lines} <= {*features.BY_ID, "own.*"}
-
-
 @pytest.mark.parametrize(
     ("words", "listed"),
     [
