@@ -260,7 +260,7 @@ MUTANTS = (
     Mutant(id="one-result", server=OneResult, trips=((_EVERY, _V),)),
     Mutant(id="one-call", server=OneCall, trips=((_EVERY, _R),)),
     Mutant(id="no-arguments-fail", server=NoArgumentsFail, trips=((_EVERY, _V),)),
-    Mutant(id="tools-replace-system", server=ToolsReplaceSystem, trips=((_SYSTEM, _V),)),
+    Mutant(id="tools-replace-system", server=ToolsReplaceSystem, trips=((_SYSTEM, _V),), source="ollama/ollama-js#220"),
     Mutant(id="null-refused", server=NullRefused, trips=((_ACCEPTED, _R),), source="ogx-ai/ogx#1751"),
     Mutant(id="empty-refused", server=EmptyRefused, trips=((_OTHERS, _R),), source="ogx-ai/ogx#1751"),
     Mutant(id="absent-fails", server=AbsentFails, trips=((_OTHERS, _V),), source="ogx-ai/ogx#1751"),
