@@ -90,8 +90,10 @@ async def drive(session: Session, params: ToolsRoundTripParams, _: Transcript | 
     if not _grown(session.transcript, "longer-parts"):
         await session.chat("longer", trip(words[0], more=more, content=None))
     await session.chat("empty-system", trip(words[0], before=more, content=""))
-    if not _grown(session.transcript, "empty-system"):
+    if not isinstance(reply_at(session.transcript, "empty-system"), reply.Answer):
         await session.chat("empty", trip(words[0], content=""))
+    elif _unmoved(session.transcript, "empty-system"):
+        await session.chat("longer-system", trip(words[0], before=f"{more} {more}", content=""))
     await session.chat("absent-two", twice(words[0], filler(_SECOND_WORDS)))
     if not _grown(session.transcript, "absent-two", _SECOND_WORDS):
         await session.chat("absent", trip(words[0]))
@@ -112,6 +114,12 @@ def _grown(transcript: Transcript, step: str, words: int = _WORDS) -> bool:
     return low is None or high is None or high - low >= words / 2
 
 
+def _unmoved(transcript: Transcript, step: str) -> bool:
+    """Tell whether a request was read with as many tokens as without what it has more."""
+    without = _tokens(reply_of_side(transcript, "pair-one"))
+    return without is not None and without == _tokens(reply_at(transcript, step))
+
+
 def judge(transcript: Transcript, _: ToolsRoundTripParams) -> Iterator[Finding]:
     """Judge whether it is accepted; the rest only where it is."""
     control, first = reply_at(transcript, "control"), reply_of_side(transcript, "pair-one")
@@ -123,7 +131,7 @@ def judge(transcript: Transcript, _: ToolsRoundTripParams) -> Iterator[Finding]:
         yield _PART.held(_ACCEPTED, f"answered: {_answered(first)}", first)
         yield _counted(_COUNTED, first, _either(transcript, "longer", "longer-parts"), "in the result")
         yield _counted(_PARTS, first, reply_at(transcript, "longer-parts"), "in a second text part of the result")
-        yield _counted(_SYSTEM, first, reply_at(transcript, "empty-system"), "in a system message")
+        yield _system(transcript, first)
         yield _counted(
             _EVERY, first, reply_at(transcript, "absent-two"), "in the result of a second call", _SECOND_WORDS
         )
@@ -153,8 +161,6 @@ def _form(what: str, answer: reply.Reply | None, first: reply.Reply | None) -> F
 
 
 def _counted(check: str, short: reply.Answer, long: reply.Reply | None, where: str, words: int = _WORDS) -> Finding:
-    if check == _SYSTEM and isinstance(long, reply.Refusal):
-        return _PART.undetermined(check, f"no system message is taken here: {long.what}", *sent(short, long))
     missing = _PART.unless_answered(check, long, short, what=f"{words} more words {where}" if check != _COUNTED else "")
     if missing is not None:
         return missing
@@ -163,6 +169,22 @@ def _counted(check: str, short: reply.Answer, long: reply.Reply | None, where: s
         return _PART.undetermined(check, "usage does not say how long the prompts are", *sent(short, long))
     why = f"prompt_tokens {low}, and {high} with {words} more words {where}"
     return (_PART.held if high - low >= words / 2 else _PART.violated)(check, why, *sent(short, long))
+
+
+def _system(transcript: Transcript, first: reply.Answer) -> Finding:
+    """Judge the system message; where there is none a template may write one of its own, of any length."""
+    found, longer = reply_at(transcript, "empty-system"), reply_at(transcript, "longer-system")
+    if isinstance(found, reply.Refusal):
+        return _PART.undetermined(_SYSTEM, f"no system message is taken here: {found.what}", first, found)
+    missing = _PART.unless_answered(_SYSTEM, found, first, what="a system message beside tools")
+    if missing is not None:
+        return missing
+    why = f"prompt_tokens {_tokens(first)} without a system message, {_tokens(found)} with one of {_WORDS} words"
+    if _tokens(first) is None or _tokens(found) is None:
+        return _PART.undetermined(_SYSTEM, "usage does not say how long the prompts are", *sent(first, found))
+    if longer is None or not _unmoved(transcript, "longer-system"):
+        return _PART.held(_SYSTEM, why, *sent(first, found, longer))
+    return _PART.violated(_SYSTEM, f"{why}, and with one of {2 * _WORDS} words", *sent(first, found, longer))
 
 
 def _unknown(answer: reply.Reply | None, first: reply.Answer) -> Finding:

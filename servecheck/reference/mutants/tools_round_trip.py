@@ -196,6 +196,17 @@ class ToolsReplaceSystem(ReferenceServer):
         return [each for each in read if each["role"] != "system"] if body.get("tools") else read
 
 
+class OwnSystemMessage(ReferenceServer):
+    """Has a template that writes a long system message of its own where the application gives none."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Add it."""
+        read = super().messages_of(body)
+        if any(each["role"] == "system" for each in read):
+            return read
+        return [{"role": "system", "content": "You are a helpful assistant. " * 12}, *read]
+
+
 class UnknownIdFails(ReferenceServer):
     """Looks the call of a result up by its id, and gives a 500 where there is none."""
 
@@ -280,6 +291,7 @@ MUTANTS = (
 )
 
 HARMLESS = (
+    Harmless(id="own-system-message", server=OwnSystemMessage),
     Harmless(id="unknown-id-refused", server=UnknownIdRefused),
     Harmless(id="no-logprobs", server=auto.NoLogprobs, models=("obedient", "babbling", "reasoning")),
     Harmless(id="logprobs-refused", server=LogprobsRefused, models=("obedient", "babbling", "reasoning")),
