@@ -11,7 +11,7 @@ import pytest
 
 from servecheck import features
 from servecheck.reference import mutants
-from tests.test_cli import servecheck
+from tests.commands import servecheck
 
 
 def test_mutants_are_listed_by_name_with_the_row_that_sees_them_and_what_is_wrong_with_them():

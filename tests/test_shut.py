@@ -14,7 +14,7 @@ from servecheck.model import Decision, Ending, Endpoint, Exchange, Status
 from servecheck.reference.mock import background
 from servecheck.reference.server import ReferenceServer
 from servecheck.report.data import RunReport
-from tests.test_cli import Said, servecheck
+from tests.commands import Said, servecheck
 
 KEY = "a-key-that-is-right"
 ROWS = ["--feature", "chat.basic", "--feature", "health.ready", "--feature", "identity.*", "--feature", "auth.*"]
