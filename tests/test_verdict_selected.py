@@ -15,6 +15,7 @@ from tests.cells import row
 SUPPORTED, DEGRADED, BROKEN = Status.SUPPORTED, Status.DEGRADED, Status.BROKEN
 UNSELECTED, BUDGET, NOT_FOR_IT = SkipCode.NOT_SELECTED, SkipCode.BUDGET, SkipCode.NOT_APPLICABLE
 CORE = [feature.id for feature in FEATURES if feature.core]
+UNTOLD = "Cannot tell: no selected row is known to be behind"
 PARITY = ("parity.greedy", "parity.logprobs")
 
 
@@ -76,8 +77,7 @@ def test_what_works_or_is_not_for_the_reference_is_not(code, status):
         ((Delta.SAME, Delta.DRIFT), Decision.NOT_READY, 1,
          "No: tpu drifted from gpu on 1 of 2 selected rows (parity.logprobs); no core row was selected."),
         ((Delta.UNCLEAR, Delta.SAME), Decision.CANNOT_TELL, 4,
-         "Cannot tell: no selected row is known to be behind, but 1 is undecided (parity.greedy@tpu unclear)"
-         + "; no core row was selected."),
+         f"{UNTOLD}, but 1 is undecided (parity.greedy@tpu unclear); no core row was selected."),
     ],
 )  # fmt: skip
 def test_where_no_core_row_is_selected_the_selected_ones_decide(deltas, decision, code, sentence):
