@@ -65,7 +65,7 @@ def test_every_input_reaches_a_step():
 
 
 def test_a_step_gets_an_input_under_its_own_name():
-    given = {name: value for step in STEPS for name, value in step.get("env", {}).items()}
+    given = {name: value for step in STEPS for name, value in step.get("env", {}).items() if name[:4] != "JOB_"}
     assert given == {name: f"${{{{ inputs.{name[6:].lower().replace('_', '-')} }}}}" for name in given}
 
 
@@ -156,6 +156,7 @@ def test_a_job_runs_every_step_and_fails_with_the_verdict(tmp_path, github):
     assert job.outputs["run"] == {
         "folder": "servecheck-run",
         "report": "servecheck-run/report.md",
+        "artifact": "servecheck-run",
         "decision": "not_ready",
         "changed": "false",
         "exit-code": "1",
@@ -219,8 +220,8 @@ class Nights:
                 assert ci.main([step], environ) == 0, step
         lines = (line.partition("=") for line in (job.temp / "output").read_text().splitlines())
         found = {key: value for key, _, value in lines}
-        if "artifact" in found:
-            self.github.upload("servecheck-history", Path(found["artifact"]))
+        if "file" in found:
+            self.github.upload(found["name"], Path(found["file"]))
         return found, environ
 
 
@@ -232,7 +233,7 @@ def test_a_row_that_falls_opens_an_issue_and_one_that_rises_closes_it(tmp_path, 
     second, environ = nights.night(broken())
     assert (second["decision"], second["changed"]) == ("not_ready", "true")
     assert [each["title"] for each in github.issues.values()] == ["servecheck: streaming.frames got worse on mock"]
-    assert "`streaming.frames` was supported, is ❌ broken" in github.issues[1]["body"]
+    assert "| `streaming.frames` | ✅ supported | ❌ broken |" in github.issues[1]["body"]
     assert "::warning title=streaming.frames on mock changed::" in capsys.readouterr().out
     assert ci.main(["end"], environ) == 1
 
@@ -243,7 +244,7 @@ def test_a_row_that_falls_opens_an_issue_and_one_that_rises_closes_it(tmp_path, 
     assert [each["body"].partition(" [The run]")[0] for each in github.comments.values()] == [
         "`streaming.frames`: as good as before."
     ]
-    with History(Path(third["artifact"])) as history:
+    with History(Path(third["file"])) as history:
         assert [decision for _, _, decision, _ in history.runs()] == ["ready", "not_ready", "ready"]
 
 
@@ -254,11 +255,11 @@ def test_a_pull_request_gets_one_comment_and_leaves_history_and_issues_alone(tmp
     found, environ = nights.night(
         broken(), GITHUB_BASE_REF="main", GITHUB_REF_NAME="5/merge", GITHUB_EVENT_PATH=str(event)
     )
-    assert "artifact" not in found
+    assert "file" not in found
     github.comments[1] = {"id": 1, "issue": 5, "user": {"type": "User"}, "author_association": "NONE", "body": ""}
     assert ci.main(["comment"], environ) == 0
     stranger, ours = github.comments[1], github.comments[2]
-    assert ours["body"].startswith("<!-- servecheck:comment Readiness/readiness -->")
+    assert ours["body"].startswith("<!-- servecheck:comment Readiness/readiness/")
     assert "streaming.frames" in ours["body"]
     stranger["body"] = ours["body"].replace("streaming.frames", "nothing at all")
     ours["body"] = ours["body"].splitlines()[0] + "\nof an earlier push"
@@ -292,11 +293,11 @@ def test_what_github_forbids_is_a_warning_and_not_a_finding(tmp_path, github, in
     found, _ = Nights(tmp_path, github).night(ReferenceServer())
     said = capsys.readouterr().out
     assert "::warning title=servecheck history::not fetched, so nothing is known of earlier runs" in said
-    assert "::warning title=servecheck issue::not done" in said
+    assert "::warning title=servecheck issue::left as it is: without the history" in said
     assert "Resource not accessible by integration" in said
     assert found["decision"] == "ready"
     # One that could not be read is there, perhaps with a year in it.
-    assert "artifact" not in found
+    assert "file" not in found
 
 
 def test_an_issue_without_a_history_is_refused(tmp_path, github, capsys):
@@ -412,8 +413,8 @@ def test_the_newest_artifact_of_this_branch_is_taken_and_none_of_a_fork(tmp_path
         file.write_bytes(text)
         github.upload("kept", file, **more)
     with GitHub(TOKEN, api=github.url) as api:
-        assert kept.from_artifact(api, REPOSITORY, "kept", "main") == b"new"
-        assert kept.from_artifact(api, REPOSITORY, "unheard-of", "main") is None
+        assert kept.from_artifact(api, REPOSITORY, "kept", "main") == (b"new", [])
+        assert kept.from_artifact(api, REPOSITORY, "unheard-of", "main") == (None, [])
 
 
 def test_the_token_goes_to_github_and_not_to_where_the_file_is(tmp_path, github):
