@@ -20,7 +20,7 @@ from tests.fake_github import REPOSITORY, TOKEN, FakeGitHub, Job, action, servin
 pytestmark = pytest.mark.engine
 
 SCRIPTS = [step["name"] for step in action()["runs"]["steps"] if "run" in step]
-ROWS = "chat.basic\ntools.required\nembeddings.basic"
+ROWS = "chat.basic\ntools.required"
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +79,8 @@ def events(tmp_path: Path) -> dict[str, str]:
 def test_nights_with_an_artifact_and_a_pull_request_between_them(tmp_path, github):
     model = weights.fetch()
     nights = Nights(tmp_path, github)
-    whole = Config(name="whole", model=model, chat_template=pair.template("tools-fewshot"), embeddings=True)
-    toolless = Config(name="toolless", model=model, embeddings=True)
+    whole = Config(name="whole", model=model, chat_template=pair.template("tools-fewshot"))
+    toolless = Config(name="toolless", model=model)
 
     first = nights.night("1-first", whole, history="artifact", selftest="true")
     assert [each.name for each in first.ran if not each.uses] == SCRIPTS
@@ -135,25 +135,25 @@ def test_nights_with_a_branch_and_rows_that_fall_one_after_the_other(tmp_path, g
     model = weights.fetch()
     subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "server" / REPOSITORY)], check=True)
     more = {"GITHUB_SERVER_URL": f"file://{tmp_path / 'server'}"}
-    inputs: dict[str, Any] = {"history": "branch", "feature": "embeddings.basic\nmetrics.exposed", "fail_on": "any"}
+    inputs: dict[str, Any] = {"history": "branch", "feature": "chat.n\nmetrics.exposed", "fail_on": "any"}
     nights = Nights(tmp_path, github)
     jobs = [
-        nights.night(f"branch-{number}", Config(name="e", model=model, embeddings=e, metrics=m), more, **inputs)
-        for number, (e, m) in enumerate([(True, True), (False, True), (False, False), (True, True)])
+        nights.night(f"branch-{number}", Config(name="e", model=model, slots=slots, metrics=metrics), more, **inputs)
+        for number, (slots, metrics) in enumerate([(2, True), (1, True), (1, False), (2, True)])
     ]
     assert [told(job)["changed"] for job in jobs] == ["false", "true", "true", "true"]
     assert [failed(job) for job in jobs] == [{}, {"The verdict": 1}, {"The verdict": 1}, {}]
     logs = [job.step("Issue").log.strip() for job in jobs]
     assert logs == [
         "",
-        "opened: servecheck: embeddings.basic got worse on candidate",
+        "opened: servecheck: chat.n got worse on candidate",
         "rewrote issue 1",
         "closed issue 1",
     ]
     assert titles(github) == [("closed", "servecheck: metrics.exposed and 1 more got worse on candidate")]
     assert [each["body"].partition(" [The run]")[0] for each in github.comments.values()] == [
         "got worse: `metrics.exposed`.",
-        "`metrics.exposed`, `embeddings.basic`: as good as before.",
+        "`metrics.exposed`, `chat.n`: as good as before.",
     ]
     assert github.artifacts == []
     file = tmp_path / "kept.sqlite"

@@ -257,12 +257,13 @@ def _push(inputs: Inputs, environ: Environ) -> int:
     for left in reversed(range(_PUSHES)):
         try:
             kept.to_branch(environ, name, file, was)
-            return 0
         except ServecheckError:
             data, now = kept.from_branch(environ, name)
             if now == was or data is None or not left:
                 raise
             was = now
+        else:
+            break
         say(f"another job wrote {name} meanwhile; this run is added to what it wrote")
         file.write_bytes(data)
         with History(file) as history:

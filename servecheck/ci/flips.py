@@ -185,16 +185,16 @@ def _body(endpoint: str, rows: Mapping[str, str], now: Mapping[str, Cell], job: 
         lines.append(f"| `{row}` | {Status(was).mark} {was} | {status.mark} {status.value} | {why} |")
     if len(rows) > _SHOWN:
         lines.append(f"| and {len(rows) - _SHOWN} more | | | |")
-    lines += [
-        "",
+    advice = (
         f"**What to do.** See the report: {link}. It has the evidence, and the commands to send it again. "
         "Look first for what else changed: *Fingerprints* has the engine, its version and its flags. "
-        "If the change is wanted, write the row into the file that `expect:` names, and close this issue.",
-        "",
-        f"The job `{job}` keeps this issue: it rewrites it while rows fall and rise, and closes it when all are as good "
-        "as before.",
-        "",
-    ]
+        "If the change is wanted, write the row into the file that `expect:` names, and close this issue."
+    )
+    keeper = (
+        f"The job `{job}` keeps this issue. It rewrites it while rows fall and rise, and closes it when all are as "
+        "good as before."
+    )
+    lines += ["", advice, "", keeper, ""]
     # What a comment of HTML must not hold cannot be in a row's id, an endpoint's name or a job's.
     return "\n".join([*lines, f"<!-- servecheck:rows {json.dumps(record, sort_keys=True)} -->", ""])
 

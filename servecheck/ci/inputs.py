@@ -49,7 +49,7 @@ class Inputs:
     @property
     def use(self) -> str:
         """What tells this use of the action from another one in the same job; empty where there need not be another."""
-        return "" if str(self.out) == _OUT else str(self.out)
+        return "" if self.out.name == _OUT else self.out.name
 
     @property
     def history_file(self) -> Path:
