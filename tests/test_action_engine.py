@@ -100,7 +100,9 @@ def test_nights_with_an_artifact_and_a_pull_request_between_them(tmp_path, githu
     assert (comment["issue"], github.issues) == (5, {})
     assert comment["body"].startswith("<!-- servecheck:comment Readiness/readiness -->\n")
     assert "| ▼ | `tools.required` on `candidate` | ✅ supported | 🔕 ignored |" in comment["body"]
-    assert comment["body"].rstrip().endswith(f"/{REPOSITORY}/actions/runs/77/artifacts/1)")
+    above = comment["body"].partition("\n## Decide")[0]
+    assert above.index("❌ **No: candidate falls short") < above.index("| ▼ |") < above.index("| Engine |")
+    assert f"/{REPOSITORY}/actions/runs/77/artifacts/1)" in above.partition("| Engine |")[0]
     assert [each["name"] for each in github.artifacts] == ["servecheck-history"]
 
     second = nights.night("3-second", toolless, history="artifact")

@@ -27,7 +27,7 @@ from servecheck.report.summary import SUMMARY_LIMIT, summary_parts
 from servecheck.report.text import is_plain_url
 from servecheck.report.view import view
 from servecheck.wire.curl import render
-from servecheck.wire.github_rest import API, GitHub
+from servecheck.wire.github_rest import API, GitHub, GitHubError
 
 __all__ = ["STEPS", "main"]
 
@@ -37,6 +37,7 @@ _PUSHES = 4  # as many jobs as may end at the same moment
 _LOOKS = 3  # trials of a second look
 _COMMENT = 60_000  # bytes; GitHub takes 65,536 characters
 _RAN = frozenset({0, 1, 4, 130})  # exit codes of a run that left a folder
+_FORK = "The job needs the permission that action.yml names; for the pull request of a fork GitHub grants none."
 _TOLD = "This is a fault of the job, not of an endpoint"
 
 
@@ -186,7 +187,7 @@ def comment(environ: Environ) -> int:
     # Above the fold what a reviewer decides by; GitHub takes no comment of more than 65,536 characters.
     first, rest = summary_parts(view(report, render), _COMMENT - len(changed.encode()))
     folded = f"<details><summary>The whole report</summary>\n\n{rest}\n</details>\n\n" if rest else ""
-    body = f"{marker}\n{first}\n{changed}{folded}{_link(environ)}\n"
+    body = f"{marker}\n{_told_early(first, f'{changed}{_link(environ)}\n')}\n{folded}"
     if len(body) > _COMMENT + 5_000:
         body = f"{marker}\n{changed}The report is too long for a comment. {_link(environ)}\n"
     where = f"/repos/{_repository(environ)}/issues"
@@ -288,7 +289,8 @@ def _mild(step: Callable[[Environ], int]) -> Callable[[Environ], int]:
         except UsageError:
             raise
         except ServecheckError as error:
-            note("warning", f"servecheck {step.__name__}", f"not done: {error}. {_TOLD}.")
+            hint = f" {_FORK}" if isinstance(error, GitHubError) and error.status in {401, 403, 404} else ""
+            note("warning", f"servecheck {step.__name__}", f"not done: {error}. {_TOLD}.{hint}")
             return 0
 
     return tried
@@ -376,7 +378,15 @@ def _link(environ: Environ) -> str:
 
 def _with(changed: str, report: RunReport, limit: int) -> str:
     first, rest = summary_parts(view(report, render), limit - len(changed.encode()))
-    return f"{first}{changed}{rest}"
+    return f"{_told_early(first, changed)}{rest}"
+
+
+def _told_early(first: str, more: str) -> str:
+    """Put what changed below the answer and above the tables, where the reader of one screen sees it."""
+    if not more:
+        return first
+    answer, table, below = first.partition("\n| |")
+    return f"{answer}\n{more}{table}{below}"
 
 
 def _pull_request(environ: Environ) -> int | None:

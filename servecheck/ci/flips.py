@@ -216,7 +216,7 @@ def told(found: Sequence[Change], cells: Sequence[Cell]) -> str:
         lines.append(f"| {arrow} | `{each.feature}` on `{each.endpoint}` | {was} | {now}{sure} | {why} |")
     if len(found) > _TOLD:
         lines.append(f"| | {len(found) - _TOLD} more in the report | | | |")
-    return "\n".join(["## Changed since the run before", "", *lines, "", ""])
+    return "\n".join(["**Changed since the run before**", "", *lines, "", ""])
 
 
 def _marked(status: str) -> str:
