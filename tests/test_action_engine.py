@@ -137,11 +137,11 @@ def test_nights_with_a_branch_and_rows_that_fall_one_after_the_other(tmp_path, g
     model = weights.fetch()
     subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "server" / REPOSITORY)], check=True)
     more = {"GITHUB_SERVER_URL": f"file://{tmp_path / 'server'}"}
-    inputs: dict[str, Any] = {"history": "branch", "feature": "chat.n\nmetrics.exposed", "fail_on": "any"}
+    inputs: dict[str, Any] = {"history": "branch", "feature": "chat.n\nmetrics.exposed"}
     nights = Nights(tmp_path, github)
     jobs = [
         nights.night(f"branch-{number}", Config(name="e", model=model, slots=slots, metrics=metrics), more, **inputs)
-        for number, (slots, metrics) in enumerate([(2, True), (1, True), (1, False), (2, True)])
+        for number, (slots, metrics) in enumerate([(3, True), (1, True), (1, False), (3, True)])
     ]
     assert [told(job)["changed"] for job in jobs] == ["false", "true", "true", "true"]
     assert [failed(job) for job in jobs] == [{}, {"The verdict": 1}, {"The verdict": 1}, {}]

@@ -187,7 +187,8 @@ def comment(environ: Environ) -> int:
     # Above the fold what a reviewer decides by; GitHub takes no comment of more than 65,536 characters.
     first, rest = summary_parts(view(report, render), _COMMENT - len(changed.encode()))
     folded = f"<details><summary>The whole report</summary>\n\n{rest}\n</details>\n\n" if rest else ""
-    body = f"{marker}\n{_told_early(first, f'{changed}{_link(environ)}\n')}\n{folded}"
+    early = f"{changed}{_link(environ)}\n"
+    body = f"{marker}\n{_told_early(first, early)}\n{folded}"
     if len(body) > _COMMENT + 5_000:
         body = f"{marker}\n{changed}The report is too long for a comment. {_link(environ)}\n"
     where = f"/repos/{_repository(environ)}/issues"
