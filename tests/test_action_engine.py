@@ -156,7 +156,7 @@ def test_nights_with_a_branch_and_rows_that_fall_one_after_the_other(tmp_path, g
     assert titles(github) == [("closed", "servecheck: metrics.exposed and 1 more got worse on candidate")]
     assert [each["body"].partition(" [The run]")[0] for each in github.comments.values()] == [
         "got worse: `metrics.exposed`.",
-        "`metrics.exposed`, `chat.n`: as good as before.",
+        "`chat.n`, `metrics.exposed`: as good as before.",
     ]
     assert github.artifacts == []
     file = tmp_path / "kept.sqlite"
