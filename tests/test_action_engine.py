@@ -137,26 +137,27 @@ def test_nights_with_a_branch_and_rows_that_fall_one_after_the_other(tmp_path, g
     model = weights.fetch()
     subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "server" / REPOSITORY)], check=True)
     more = {"GITHUB_SERVER_URL": f"file://{tmp_path / 'server'}"}
-    inputs: dict[str, Any] = {"history": "branch", "feature": "chat.n\nmetrics.exposed"}
-    nights = Nights(tmp_path, github)
+    inputs: dict[str, Any] = {"history": "branch", "feature": "tools.required\nmetrics.exposed"}
+    nights, tools = Nights(tmp_path, github), pair.template("tools-fewshot")
     jobs = [
-        nights.night(f"branch-{number}", Config(name="e", model=model, slots=slots, metrics=metrics), more, **inputs)
-        for number, (slots, metrics) in enumerate([(3, True), (1, True), (1, False), (3, True)])
+        nights.night(
+            f"branch-{number}", Config(name="e", model=model, chat_template=template, metrics=metrics), more, **inputs
+        )
+        for number, (template, metrics) in enumerate([(tools, True), (None, True), (None, False), (tools, True)])
     ]
     assert [told(job)["changed"] for job in jobs] == ["false", "true", "true", "true"]
-    # This engine counts the tokens of one choice only, a caveat on every night; what closes the issue is "as before".
-    assert [failed(job) for job in jobs] == [{"The verdict": 1}] * 4
+    assert [failed(job) for job in jobs] == [{}, {"The verdict": 1}, {"The verdict": 1}, {}]
     logs = [job.step("Issue").log.strip() for job in jobs]
     assert logs == [
         "",
-        "opened: servecheck: chat.n got worse on candidate",
+        "opened: servecheck: tools.required got worse on candidate",
         "rewrote issue 1",
         "closed issue 1",
     ]
     assert titles(github) == [("closed", "servecheck: metrics.exposed and 1 more got worse on candidate")]
     assert [each["body"].partition(" [The run]")[0] for each in github.comments.values()] == [
         "got worse: `metrics.exposed`.",
-        "`chat.n`, `metrics.exposed`: as good as before.",
+        "`metrics.exposed`, `tools.required`: as good as before.",
     ]
     assert github.artifacts == []
     file = tmp_path / "kept.sqlite"
