@@ -383,7 +383,6 @@ class FaultKind(StrEnum):
     DENIED = "denied"
     OVERLOADED = "overloaded"
     EXCEPTION = "exception"
-    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

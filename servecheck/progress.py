@@ -57,7 +57,8 @@ def _line(progress: Progress) -> Text:
     again = f" (look {trial.case.trial})" if trial.case.trial > 1 else ""
     # The items of a workload share a row, so each says which it is.
     which = f" {trial.case.scenario}" if trial.case.scenario.startswith(OWN) else ""
-    return Text(f"{trial.status.mark} {progress.endpoint:12} {trial.case.feature}{which}{again}{reason}")
+    far = f"{progress.place:{len(str(progress.places))}}/{progress.places}"
+    return Text(f"{trial.status.mark} {far} {progress.endpoint:12} {trial.case.feature}{which}{again}{reason}")
 
 
 class Matrix:
@@ -67,14 +68,14 @@ class Matrix:
 
     def __init__(self) -> None:
         self._marks: dict[str, dict[str, dict[str, str]]] = {}
-        self._endpoints: dict[str, int] = {}
+        self._endpoints: dict[str, str] = {}
 
     def add(self, progress: Progress) -> None:
         """Take in what happened."""
-        count = self._endpoints.setdefault(progress.endpoint, 0)
+        self._endpoints.setdefault(progress.endpoint, "…")
         if progress.trial is None:
             return
-        self._endpoints[progress.endpoint] = count + 1
+        self._endpoints[progress.endpoint] = f"{progress.place} of {progress.places}"
         row = progress.trial.case.feature
         group = self._marks.setdefault(row.partition(".")[0], {})
         group.setdefault(progress.endpoint, {})[row] = progress.trial.status.mark
@@ -83,8 +84,8 @@ class Matrix:
         """Return the matrix as it is now."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("")
-        for name, trials in self._endpoints.items():
-            table.add_column(f"{name} ({trials} looks)", overflow="ellipsis", no_wrap=True)
+        for name, far in self._endpoints.items():
+            table.add_column(f"{name} ({far})", overflow="ellipsis", no_wrap=True)
         for group, seen in self._marks.items():
             table.add_row(group, *("".join(seen.get(name, {}).values()) for name in self._endpoints))
         return table

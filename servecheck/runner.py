@@ -56,15 +56,18 @@ _RECOVERY_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What just happened, for whoever watches: a line of text, or a judged trial.
+    """What just happened, for whoever watches: a line of text, or a judged trial and how far this endpoint is.
 
     ``told`` where its reason has been said of the whole endpoint: a line for every row would say nothing more.
+    ``place`` is the scenario's in the plan, from 1 to ``places``.
     """
 
     endpoint: str
     text: str = ""
     trial: Trial | None = None
     told: bool = False
+    place: int = 0
+    places: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +167,10 @@ class Runner:
     async def _host(self, lanes: list[_Lane]) -> None:
         for lane in lanes:
             await self._prepare(lane)
-        for scenario in self._plan.scenarios:
+        for place, scenario in enumerate(self._plan.scenarios, 1):
             for lane in lanes:
                 await self._reference_first(lane, scenario)
-                await self._scenario(lane, scenario)
+                await self._scenario(lane, scenario, place)
                 if lane.passed:
                     lane.passed[scenario.id].set()
 
@@ -263,7 +266,7 @@ class Runner:
 
     # ------------------------------------------------------------------ cases
 
-    async def _scenario(self, lane: _Lane, scenario: Scenario) -> None:
+    async def _scenario(self, lane: _Lane, scenario: Scenario, place: int) -> None:
         probe = self._probes[scenario.probe]
         skip = self._skip(lane, scenario)
         wanted = self._plan.settings.trials or scenario.trials or (_SECOND_LOOK if probe.stochastic else 1)
@@ -283,7 +286,8 @@ class Runner:
             trial = self._skipped(case, *skip) if skip else await self._case(lane, case, scenario, probe)
             lane.trials.append(trial)
             have.append(trial)
-            self._watch(Progress(endpoint=lane.endpoint.name, trial=trial, told=lane.shut is not None))
+            told, places = lane.shut is not None, len(self._plan.scenarios)
+            self._watch(Progress(endpoint=lane.endpoint.name, trial=trial, told=told, place=place, places=places))
             if trial.skip_code is not None:
                 return
             wanted = self._looks(wanted, have, probe)

@@ -57,10 +57,20 @@ def _silent(endpoint: Endpoint, exchange: Exchange) -> str:
         return f"https was spoken to a port that speaks plain http: http://{parts.netloc}{parts.path}"
     if "name or service not known" in said or "getaddrinfo" in said or "nodename nor servname" in said:
         return f"there is no host {parts.hostname!r}, or its name is not known on this machine"
+    if "certificate_verify_failed" in said:
+        return _untrusted(exchange.detail)
     if "refused" in said:
         return f"nothing listens at {parts.netloc} (connection refused); {_WAIT}"
     nothing = reply.not_answered(exchange)
     return f"{nothing.what if nothing is not None else 'no reply'}; {_WAIT}"
+
+
+def _untrusted(detail: str) -> str:
+    why = detail.partition("certificate verify failed")[2].partition(" (_ssl")[0].strip(" :.")
+    told = f"its certificate is not trusted here ({why or 'no reason given'})"
+    if "expired" in why or "mismatch" in why:  # no authority would make it right
+        return told
+    return f"{told}: who issued it can be named by an endpoints file, with ca_file"
 
 
 def all_shut(names: Sequence[str], shut: Mapping[str, str]) -> bool:

@@ -3,72 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
-import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from servecheck import cli, entry, features
+from servecheck import features
 from servecheck.errors import nearest
-from servecheck.probes import discover
 from servecheck.reference.asgi import Reply, Request, json_reply
 from servecheck.reference.mock import background
 from servecheck.reference.server import ReferenceServer
 from servecheck.report.files import FORMATS
+from tests.commands import QUICK, REPORTS, end, mocked, nowhere, servecheck, shown
 from tests.golden import check_golden
-
-REPORTS = {"run.jsonl", "results.json", "report.md", "report.html", "evidence.md", "summary.md", "junit.xml"}
-QUICK = ["--feature", "chat.basic", "--feature", "identity.models", "--trials", "1"]
-
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch, tmp_path):
-    for name in tuple(os.environ):
-        if name.startswith(("OPENAI_", "SERVECHECK_")):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-
-
-def servecheck(*words: str | Path) -> Said:
-    """Run the command line in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    before, sys.argv = sys.argv, ["servecheck", *map(str, words)]
-    code: object = 0
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            cli.main()
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        sys.argv = before
-    return Said(code if isinstance(code, int) else 0 if code is None else 1, out.getvalue(), err.getvalue())
-
-
-def shown(words: Sequence[str | Path], said: Said) -> str:
-    """Return a session as a reader would see it, volatile parts replaced."""
-    text = f"$ servecheck {' '.join(map(str, words))}\n{said.err}{said.out}[exit {said.code}]\n"
-    text = text.replace(str(Path.cwd()), "/tmp/here")
-    text = re.sub(r"127\.0\.0\.1([:-])\d{4,5}", r"127.0.0.1\1PORT", text)
-    text = re.sub(r"localhost:\d{4,5}", "localhost:PORT", text)
-    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    nowhere(monkeypatch, tmp_path)
 
 
 @contextlib.contextmanager
@@ -86,184 +47,11 @@ def url() -> Iterator[str]:
         yield found
 
 
-@pytest.fixture
-def slow_url() -> Iterator[str]:
-    with background(ReferenceServer(decode_seconds=0.01)) as found:
-        yield found
-
-
 @pytest.fixture(scope="module")
 def recorded(url, tmp_path_factory) -> Path:
     folder: Path = tmp_path_factory.mktemp("recorded") / "run"
     assert servecheck("run", url, "--out", folder, "-q", *QUICK).code == 0
     return folder
-
-
-def process(*words: str | Path, **env: str) -> subprocess.Popen[str]:
-    """Start the command line as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "servecheck", *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONUNBUFFERED": "1", **env},
-    )
-
-
-# --------------------------------------------------------------------------- help and listings
-
-
-COMMANDS = [
-    "",
-    "run",
-    "demo",
-    "judge",
-    "compare",
-    "report",
-    "list",
-    "list features",
-    "explain",
-    "schema",
-    "lint",
-    "selftest",
-]
-COMMANDS += ["mock", "recompiles", "expect", "history"]
-
-
-def test_help_is_as_reviewed():
-    script = (
-        "import sys\nfrom servecheck import cli\n"
-        f"for words in {COMMANDS!r}:\n"
-        "    print('$ servecheck', *words.split(), '--help', flush=True)\n"
-        "    sys.argv = ['servecheck', *words.split(), '--help']\n"
-        "    try: cli.main()\n"
-        "    except SystemExit as ended: print(f'[exit {ended.code or 0}]', flush=True)\n"
-    )
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(cli.__file__).parents[2])}
-    pinned = {"COLUMNS": "110", "TERM": "dumb", "NO_COLOR": "1", "LANG": "C.UTF-8", "PYTHONUTF8": "1"}
-    command = [sys.executable, "-c", script]
-    ran = subprocess.run(command, env={**env, **pinned}, capture_output=True, text=True, check=True)
-    check_golden("cli/help.txt", re.sub(r"[ \t]+$", "", ran.stdout, flags=re.MULTILINE))
-
-
-@pytest.mark.parametrize("kind", ["features", "probes", "scenarios", "suites", "checks"])
-def test_listings_name_everything_in_text_and_in_json(kind):
-    text, as_json = servecheck("list", kind), servecheck("list", kind, "--json")
-    assert (text.code, as_json.code, text.err, as_json.err) == (0, 0, "", "")
-    assert servecheck("list", kind, "--format", "json") == as_json
-    rows = json.loads(as_json.out)
-    listed, _, _ = text.out.partition("\n\n")  # what the costs are the costs of stands behind an empty line
-    assert [line.split()[0] for line in listed.splitlines()] == [row["id"] for row in rows]
-    assert len(rows) == len({row["id"] for row in rows})
-
-
-def test_every_feature_is_listed_in_display_order_with_what_tests_it():
-    rows = json.loads(servecheck("list", "features", "--json").out)
-    assert [row["id"] for row in rows] == [feature.id for feature in features.FEATURES]
-    chat = next(row for row in rows if row["id"] == "chat.basic")
-    assert chat["probes"] == ["chat_basic"]
-    assert {"id", "title", "group", "core", "question", "probes"} <= chat.keys()
-    assert servecheck("list", "features").out.count("no-probe") == sum(not row["probes"] for row in rows)
-
-
-def test_everything_that_is_listed_can_be_explained():
-    probes = discover()
-    checks = [check.id for probe in probes.values() for check in probe.checks]
-    for name in (*checks, *probes, *features.BY_ID, "server-stays-healthy", "reply-comes-within-the-deadline"):
-        said = servecheck("explain", name)
-        assert (said.code, said.err) == (0, ""), name
-        assert len(said.out) > 60, name
-
-
-def test_a_row_is_explained_with_the_probes_and_checks_that_serve_it():
-    said = servecheck("explain", "chat.context_limit").out
-    assert "probe context_limit, risk safe, in the scenario over-the-limit: " in said
-    assert "probe context_near, risk load, in the scenario near-the-limit: " in said
-    assert "  too-long-prompt-is-refused (must)\n    A prompt longer than the context limit gets a 4xx" in said
-
-
-@pytest.mark.parametrize("name", ["scenario", "results", "endpoints"])
-def test_schemas_are_printed_as_json(name):
-    said = servecheck("schema", name)
-    assert said.code == 0
-    assert json.loads(said.out)["$schema"].startswith("http://json-schema.org/draft-07/")
-
-
-def test_the_version_is_printed():
-    said = servecheck("--version")
-    assert said.code == 0
-    assert re.fullmatch(r"servecheck \d+\.\d+\.\d+\n", said.out)
-
-
-def unadorned() -> dict[str, str]:
-    """Return an environment that asks for no width and no colours."""
-    env = {name: value for name, value in os.environ.items() if name not in entry.ASK_THE_REAL_ONE}
-    return env | {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONUTF8": "1"}
-
-
-def plain(code: str) -> str:
-    """Return what a text of Python prints into a pipe."""
-    return subprocess.run(
-        [sys.executable, "-c", code], env=unadorned(), capture_output=True, encoding="utf-8", check=True
-    ).stdout
-
-
-def test_the_help_that_is_told_from_a_file_is_the_help_of_the_command_line():
-    real = plain("import sys\nfrom servecheck import cli\nsys.argv = ['servecheck', '--help']\ncli.main()")
-    if os.environ.get("UPDATE_GOLDENS"):
-        Path(entry.HELP).write_text(real, encoding="utf-8", newline="\n")
-
-    asked = "import sys\nfrom servecheck import entry\nsys.argv = ['servecheck', '{}']\nentry.main()"
-
-    assert [plain(asked.format(word)) for word in ("--help", "-h")] == [real, real]
-
-
-@pytest.mark.parametrize(("name", "value"), [("COLUMNS", "60"), ("FORCE_COLOR", "1")])
-def test_help_with_a_width_or_with_colours_is_not_told_from_the_file(name: str, value: str):
-    told = "import os, sys\nfrom servecheck import entry\nsys.argv = ['servecheck', '--help']\n"
-    told += f"os.environ['{name}'] = '{value}'\nentry.main()"
-
-    assert plain(told) != Path(entry.HELP).read_text(encoding="utf-8")
-
-
-def test_plain_help_costs_less_than_three_times_python():
-    code = "import sys\nfrom servecheck import entry\nsys.argv = ['servecheck', '--help']\nentry.main()"
-
-    assert least_cpu(code) < 3 * least_cpu("pass")
-
-
-def test_help_waits_for_no_http_client():
-    script = (
-        "import sys\nfrom servecheck import cli\nsys.argv = ['servecheck', 'run', '--help']\n"
-        "try: cli.main()\nexcept SystemExit: pass\n"
-        "print(sorted({'httpx', 'httpx2', 'openai', 'jinja2', 'jsonschema', 'uvicorn'} & set(sys.modules)))"
-    )
-    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
-    ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == "[]"
-
-
-def least_cpu(code: str) -> float:
-    """Return the CPU seconds that Python needs for a text, the least of five times."""
-    env = unadorned()
-
-    def spent() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    def once() -> float:
-        before = spent()
-        subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.DEVNULL, check=True)
-        return spent() - before
-
-    return min(once() for _ in range(5))
-
-
-def test_help_costs_little_more_than_the_help_of_an_empty_command():
-    # Any help costs typer and rich thirteen times what Python costs alone; what is ours is measured at a third of that.
-    empty = "import sys, typer\nsys.argv = ['empty', '--help']\ntyper.run(lambda: None)"
-    ours = "import sys\nfrom servecheck import cli\nsys.argv = ['servecheck', '--help']\ncli.main()"
-    assert least_cpu(ours) < 2 * least_cpu(empty)
 
 
 # --------------------------------------------------------------------------- usage
@@ -549,105 +337,6 @@ def test_several_models_must_be_chosen_from_and_the_report_is_there():
     assert {path.name for path in Path("run").iterdir()} == REPORTS
 
 
-# --------------------------------------------------------------------------- cut short
-
-
-def mocked(*words: str) -> tuple[subprocess.Popen[str], str]:
-    """Start a mock server as a process; the caller ends it."""
-    mock = process("mock", *words)
-    assert mock.stdout is not None
-    return mock, mock.stdout.readline().strip()
-
-
-def end(running: subprocess.Popen[str]) -> Said:
-    out, err = running.communicate(timeout=60)
-    return Said(running.returncode, out, err)
-
-
-def wait_for_line(running: subprocess.Popen[str], mark: str) -> None:
-    assert running.stderr is not None
-    for line in running.stderr:
-        if mark in line:
-            return
-    raise AssertionError(f"no line with {mark!r}")
-
-
-TRIALS = 5
-SLOW = ["--feature", "chat.basic", "--trials", str(TRIALS)]
-
-
-def test_a_server_that_is_killed_in_the_middle_leaves_a_whole_report(monkeypatch, tmp_path):
-    monkeypatch.setattr("servecheck.runner._RECOVERY_SECONDS", 0.0)
-    mock, url = mocked()
-    count = 0
-
-    @contextlib.contextmanager
-    def kill_after_two(*, quiet: bool):
-        def watch(progress) -> None:
-            nonlocal count
-            count += progress.trial is not None
-            if count == 2:
-                mock.kill()
-                mock.wait()
-
-        yield watch
-
-    monkeypatch.setattr("servecheck.progress.watching", kill_after_two)
-    try:
-        said = servecheck("run", url, "--out", "run", "--feature", "streaming.frames", *SLOW)
-    finally:
-        mock.kill()
-        mock.communicate()
-    assert said.code == 4
-    results = json.loads(Path("run/results.json").read_text())
-    assert results["complete"]
-    chat = next(cell for cell in results["cells"] if cell["feature"] == "chat.basic")
-    assert chat["trials"][:2] == ["supported"] * 2
-    assert chat["trials"][2:] == ["error"]
-    frames = next(cell for cell in results["cells"] if cell["feature"] == "streaming.frames")
-    assert frames["status"] == "error"
-    assert {path.name for path in Path("run").iterdir()} == REPORTS
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_an_interrupted_run_is_exit_130_with_a_report_and_can_be_gone_on_with(slow_url, number):
-    running = process("run", slow_url, "--out", "run", *SLOW)
-    wait_for_line(running, "(look 2)")
-    running.send_signal(number)
-    said = end(running)
-    assert said.code == 130
-    assert said.err.splitlines()[-1] == ("servecheck: interrupted; what was seen is in run, go on with --resume run")
-    assert {path.name for path in Path("run").iterdir()} == REPORTS
-    assert not json.loads(Path("run/results.json").read_text())["complete"]
-    assert "interrupted" in Path("run/report.md").read_text()
-    resumed = servecheck("run", "--resume", "run", "-q")
-    assert resumed.code == 0
-    results = json.loads(Path("run/results.json").read_text())
-    assert results["complete"]
-    chat = next(cell for cell in results["cells"] if cell["feature"] == "chat.basic")
-    assert chat["trials"] == ["supported"] * TRIALS
-
-
-def test_a_fault_of_ours_is_not_taken_for_a_finding():
-    crash = "import sys; from servecheck import cli\n@cli.app.command()\ndef crash(): raise ZeroDivisionError('ours')\n"
-    crash += "sys.argv = ['servecheck', 'crash']; cli.main()"
-    crashed = subprocess.run([sys.executable, "-c", crash], capture_output=True, text=True, check=False)
-    assert crashed.returncode == 4
-    assert "ZeroDivisionError: ours" in crashed.stderr
-    assert "this is a fault of servecheck" in crashed.stderr.splitlines()[-1]
-
-
-def test_a_run_that_was_killed_is_reported_as_dead_and_can_be_gone_on_with(slow_url):
-    running = process("run", slow_url, "--out", "run", *SLOW)
-    wait_for_line(running, "(look 2)")
-    running.kill()
-    running.communicate()
-    judged = servecheck("judge", "run")
-    assert "this run is not complete: it has no footer, so it died" in judged.out
-    assert servecheck("run", "--resume", "run", "-q").code == 0
-    assert json.loads(Path("run/results.json").read_text())["complete"]
-
-
 # --------------------------------------------------------------------------- reading runs
 
 
@@ -797,16 +486,6 @@ def test_the_mock_prints_where_it_is_and_ends_on_a_signal():
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v1", url)
     mock.send_signal(signal.SIGINT)
     assert end(mock).code == 0
-
-
-def test_mutants_are_listed_by_name_with_the_row_that_sees_them_and_what_is_wrong_with_them():
-    said = servecheck("mock", "--mutant", "list")
-    assert said.code == 0
-    lines = said.out.splitlines()
-    assert [line.split()[0] for line in lines] == sorted(line.split()[0] for line in lines)
-    assert all(len(line.split(maxsplit=2)) == 3 for line in lines)
-    assert "streaming.frames" in next(line for line in lines if line.startswith("done-missing "))
-    assert {line.split()[1] for line in lines} <= {*features.BY_ID, "own.*"}
 
 
 @pytest.mark.parametrize(

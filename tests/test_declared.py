@@ -14,7 +14,7 @@ from servecheck.model import Cell, Kind, Status
 from servecheck.reference.mock import background
 from servecheck.reference.server import ReferenceServer
 from servecheck.schema.declared_v1 import Claim
-from tests.test_cli import servecheck
+from tests.commands import servecheck
 
 # Written for these tests in the shapes that vllm-project/tpu-inference has had.
 NOW = """Feature,CorrectnessTest,PerformanceTest

@@ -15,8 +15,8 @@ from servecheck.reference.mock import background
 from servecheck.reference.server import ReferenceServer
 from servecheck.run import read_back
 from servecheck.yamlfile import read
+from tests.commands import servecheck, shown
 from tests.golden import check_golden
-from tests.test_cli import servecheck, shown
 
 PROBES = discover()
 

@@ -18,7 +18,7 @@ from servecheck.errors import RateLimited, UpstreamError, UsageError
 from servecheck.issues import Issue, Term
 from servecheck.upstream import Wanted, failing_rows, find
 from tests import sample_runs
-from tests.test_cli import servecheck
+from tests.commands import servecheck
 
 
 def texts(terms: tuple[Term, ...]) -> list[str]:

@@ -1,8 +1,7 @@
-"""Marks of formats that are written out in a text, mixed scripts, and schemas that no validator can follow."""
+"""Marks of formats that are written out in a text, and mixed scripts."""
 
 import pytest
 
-from servecheck.read.instance import fault
 from servecheck.read.markup import call_mark, end_mark, special_token
 from servecheck.read.text import garbage
 
@@ -45,23 +44,3 @@ def test_marks_of_calls_are_no_marks_of_turns():
 )
 def test_three_scripts_in_one_answer_are_garbage(garbled, text):
     assert bool(garbage(text)) is garbled
-
-
-@pytest.mark.parametrize(
-    ("fits", "value", "schema"),
-    [
-        (True, "Ab", {"pattern": r"^\p{L}+$"}),
-        (False, "a1", {"pattern": r"^\p{L}+$"}),
-        (False, "abc\n", {"pattern": "^abc$"}),
-        (True, "anything", {"pattern": r"\p{Script=Greek}"}),
-        (True, "anything", {"pattern": "("}),
-        (True, {"a": 1}, {"patternProperties": {"(": {"type": "string"}}}),
-        (True, {"a": 1}, {"$ref": "#/$defs/missing"}),
-        (True, 1, {"type": 3}),
-        (True, 1, None),
-        (True, 1, True),
-        (False, 1, False),
-    ],
-)
-def test_a_schema_that_cannot_be_followed_speaks_against_nothing(fits, value, schema):
-    assert (fault(value, schema) == "") is fits

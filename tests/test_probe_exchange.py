@@ -16,6 +16,7 @@ from servecheck.model import Endpoint, Exchange, Finding, Outcome, Status, Trans
 from servecheck.probes import discover
 from servecheck.probes._assertions import fault_of
 from servecheck.probes.exchange import PROBE, ExchangeParams
+from servecheck.read import instance
 from servecheck.reference import mock, mutants
 from servecheck.reference.server import ReferenceServer
 from servecheck.schema import publish
@@ -104,6 +105,19 @@ def test_the_reason_names_the_place_and_what_stands_there() -> None:
     finding = judged({"body": {"properties": {"usage": usage}}}, ANSWER, PLAIN)
 
     assert finding.why == "body/usage/prompt_tokens: 20 is less than the minimum of 100"
+
+
+def test_a_pattern_that_takes_too_long_is_no_fault_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance, "PATTERN_SECONDS", 0.02)
+    reply = made.exchange("asked", made.whole("a" * 60 + "!"), request=BODY)
+    text: dict[str, Any] = {"pattern": "^(a|a)*$"}
+    for name in ("content", "message"):
+        text = {"properties": {name: text}}
+    text = {"properties": {"choices": {"items": text}}}
+    finding = judged({"body": text}, reply, PLAIN)
+
+    assert finding.outcome is UNDETERMINED
+    assert "it tries too many ways" in finding.why
 
 
 def test_the_reason_names_the_event() -> None:
@@ -287,7 +301,8 @@ def test_what_is_wrong_with_a_request_is_pointed_at(tmp_path: Path, expected: st
         (("requierd: [x] | unknown JSON Schema keyword 'requierd', which would check nothing | "
          "did you mean 'required'?"), "body: {requierd: [x]}"),
         ("strin | no JSON Schema: 'strin' is not valid under any of the given schemas", "body: {type: strin}"),
-        ("'[' | no JSON Schema: '[' is not a 'regex'", "body: {properties: {a: {pattern: '['}}}"),
+        ("'[' | '[' is no pattern that can be read, so it would check nothing",
+         "body: {properties: {a: {pattern: '['}}}"),
         (("'#/$defs/a' | '#/$defs/a' refers to nothing here | definitions stand under $defs of the same schema, "
          "as #/$defs/name"), "body: {$ref: '#/$defs/a'}"),
         (("https://example.com/s | 'https://example.com/s' refers to nothing here | definitions stand under $defs of "

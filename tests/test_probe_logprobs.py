@@ -16,7 +16,7 @@ from servecheck.probes.logprobs_prompt import LogprobsPromptParams
 from servecheck.probes.logprobs_stream import LogprobsStreamParams
 from servecheck.read import reply
 from tests import made
-from tests.made import exchange, failure, not_held, refusal, said, stream, transcript, whole
+from tests.made import exchange, failure, refusal, said, stream, transcript, whole
 
 HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
 REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
@@ -143,10 +143,6 @@ RIGHT = {
     "cut": chat("cut", [five("a"), five("b")]),
     "hot": chat("hot", [five("a")], "a"),
 }
-
-
-def chat_judged(**others: Exchange) -> dict[str, Outcome]:
-    return not_held(logprobs_chat.PROBE.judge(transcript(*{**RIGHT, **others}.values()), PARAMS))
 
 
 def test_right_replies_hold_every_rule():

@@ -12,7 +12,7 @@ HELD, VIOLATED, NO_EFFECT = Outcome.HELD, Outcome.VIOLATED, Outcome.NO_EFFECT
 REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
 
 WORD = "w7bcdfghjklm"
-REGEX, CHOICE, TAG = (OwnConstraintsParams(kind=kind) for kind in ("regex", "choice", "structural_tag"))
+REGEX, TAG = (OwnConstraintsParams(kind=kind) for kind in ("regex", "structural_tag"))
 PROSE = made.exchange("control", made.whole("The sea is wide."), request={})
 VLLM, SGLANG = "greedy/structured_outputs.regex", "greedy/regex"
 REQUEST = {"structured_outputs": {"regex": f"{WORD}-[0-9]{{3}}"}}

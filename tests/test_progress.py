@@ -19,17 +19,20 @@ class Terminal(io.StringIO):
         return True
 
 
-def looked(feature: str, endpoint: str, status: Status, number: int = 1, reason: str = "why") -> Progress:
+def looked(
+    feature: str, endpoint: str, status: Status, number: int = 1, reason: str = "why", place: int = 1
+) -> Progress:
     case = Case(id="c", scenario="s", feature=feature, endpoint=endpoint, trial=number)
-    return Progress(endpoint=endpoint, trial=Trial(case=case, status=status, reason=reason))
+    trial = Trial(case=case, status=status, reason=reason)
+    return Progress(endpoint=endpoint, trial=trial, place=place, places=12)
 
 
 STEPS = [
     Progress(endpoint="gpu", text="vllm 0.11"),
     looked("chat.basic", "gpu", S),
-    looked("chat.stop", "gpu", B, reason="cut [red]here[/red]"),
-    looked("chat.stop", "gpu", S, 2),
-    looked("tools.auto", "tpu", S),
+    looked("chat.stop", "gpu", B, reason="cut [red]here[/red]", place=2),
+    looked("chat.stop", "gpu", S, 2, place=2),
+    looked("tools.auto", "tpu", S, place=10),
 ]
 
 
@@ -43,10 +46,10 @@ def told(file: io.StringIO, *, quiet: bool = False, **more: object) -> str:
 
 LINES = [
     "gpu: vllm 0.11",
-    "✅ gpu          chat.basic",
-    "❌ gpu          chat.stop  cut [red]here[/red]",
-    "✅ gpu          chat.stop (look 2)",
-    "✅ tpu          tools.auto",
+    "✅  1/12 gpu          chat.basic",
+    "❌  2/12 gpu          chat.stop  cut [red]here[/red]",
+    "✅  2/12 gpu          chat.stop (look 2)",
+    "✅ 10/12 tpu          tools.auto",
 ]
 
 
@@ -67,8 +70,8 @@ def test_a_terminal_gets_a_matrix_below_the_lines_that_matter():
     said = told(Terminal())
     assert "\x1b[?25l" in said
     assert said.rstrip().endswith("\x1b[2K")  # the matrix is taken away: the whole one follows
-    assert "❌ gpu          chat.stop  cut [red]here[/red]" in said
-    assert "✅ gpu          chat.basic" not in said
+    assert "❌  2/12 gpu          chat.stop  cut [red]here[/red]" in said
+    assert "✅  1/12 gpu          chat.basic" not in said
 
 
 def test_no_color_means_none():
@@ -88,7 +91,7 @@ def test_the_matrix_has_a_line_for_each_group_and_the_latest_mark_of_each_row():
     file = io.StringIO()
     Console(file=file, width=60).print(matrix.table())
     assert [line.rstrip() for line in file.getvalue().splitlines()] == [
-        "       gpu (3 looks)  tpu (1 looks)",
+        "       gpu (2 of 12)  tpu (10 of 12)",
         "chat   ✅✅",
         "tools                 ✅",
     ]
@@ -122,4 +125,4 @@ def test_what_a_server_says_steers_neither_a_terminal_nor_a_workflow(monkeypatch
     monkeypatch.setitem(globals(), "STEPS", [Progress(endpoint="gpu", text=evil), looked("a.b", "gpu", B, reason=evil)])
     lines = told(io.StringIO()).splitlines()
     shown = "m\\x1b[31m\\x1b]0;owned\\x07\\n\\x3a:set-output name=x::y\\u202e"
-    assert lines == [f"gpu: {shown}", f"❌ gpu          a.b  {shown}"]
+    assert lines == [f"gpu: {shown}", f"❌  1/12 gpu          a.b  {shown}"]

@@ -14,7 +14,7 @@ from servecheck.model import Decision, Ending, Endpoint, Exchange, Status
 from servecheck.reference.mock import background
 from servecheck.reference.server import ReferenceServer
 from servecheck.report.data import RunReport
-from tests.test_cli import Said, servecheck
+from tests.commands import Said, servecheck
 
 KEY = "a-key-that-is-right"
 ROWS = ["--feature", "chat.basic", "--feature", "health.ready", "--feature", "identity.*", "--feature", "auth.*"]
@@ -109,10 +109,25 @@ def test_what_is_wrong_with_an_address_is_said_once_and_the_exit_is_4(open_, pla
     assert expected in said.out
 
 
-def test_a_host_that_no_machine_has_is_named():
+CERTIFICATE = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+UNTRUSTED = "its certificate is not trusted here "
+NAMED = "there is no host 'gpu.exmaple', or its name is not known on this machine"
+BY_FILE = "who issued it can be named by an endpoints file, with ca_file"
+MISMATCH = "Hostname mismatch, certificate is not valid for 'gpu.exmaple'"
+
+
+@pytest.mark.parametrize(
+    ("expected", "detail"),
+    [
+        (NAMED, "[Errno -2] Name or service not known"),
+        (f"{UNTRUSTED}(self-signed certificate): {BY_FILE}", f"{CERTIFICATE}self-signed certificate (_ssl.c:1006)"),
+        (f"{UNTRUSTED}(certificate has expired)", f"{CERTIFICATE}certificate has expired (_ssl.c:1006)"),
+        (f"{UNTRUSTED}({MISMATCH})", f"{CERTIFICATE}{MISMATCH}. (_ssl.c:1006)"),
+    ],
+)
+def test_what_the_connection_said_is_told_in_words(expected, detail):
     gone = Exchange(
         id="x1", step="models", method="GET", url="http://gpu.exmaple/v1/models", ending=Ending.UNREACHABLE,
-        detail="[Errno -2] Name or service not known",
+        detail=detail,
     )  # fmt: skip
-    endpoint = Endpoint(name="e", base_url="http://gpu.exmaple/v1")
-    assert "there is no host 'gpu.exmaple'" in (shut.why(endpoint, {"models": gone}, None) or "")
+    assert shut.why(Endpoint(name="e", base_url="http://gpu.exmaple/v1"), {"models": gone}, None) == expected

@@ -19,7 +19,7 @@ from servecheck.scenario import Scenario
 from servecheck.store import CaseEnd
 from servecheck.wire.memory import MemoryTransport
 from servecheck.wire.transport import Transport
-from tests.test_cli import servecheck
+from tests.commands import servecheck
 from tests.trying import builtin
 
 PROBES = discover()

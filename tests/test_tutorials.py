@@ -11,7 +11,7 @@ from servecheck import read_run
 from servecheck.reference import mutants
 from servecheck.reference.mock import background
 from servecheck.reference.server import ReferenceServer
-from tests.test_cli import servecheck
+from tests.commands import servecheck
 
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +31,9 @@ app = typer.Typer(
 )
 
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+
+
 def main() -> None:
     """Run the command line; every error raised on purpose is one message and its documented exit code."""
     try:
@@ -42,6 +46,10 @@ def main() -> None:
         _fail(str(error), EXIT_COULD_NOT_TELL)
     except KeyboardInterrupt:
         _fail("interrupted", EXIT_INTERRUPTED)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            raise
+        _fail(f"cannot write to standard output: {error.strerror}", EXIT_COULD_NOT_TELL)
     except SystemExit as ended:
         if not isinstance(ended.__context__, BrokenPipeError):  # typer would say 1, which means a finding
             raise

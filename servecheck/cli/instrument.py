@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servecheck.cli import given
+from servecheck.cli import given, listing
 from servecheck.cli.options import AsJson
 from servecheck.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from servecheck.reference.mutants import Harmless, Mutant
 
 
 def selftest(
@@ -32,9 +35,9 @@ def selftest(
     raise typer.Exit(0 if matrix.clean else 1)
 
 
-_OWN = "own.*"  # the row of a probe that only a user's own scenarios use
-
-MutantName = Annotated[str | None, typer.Option("--mutant", help="Serve this fault; `--mutant list` lists them.")]
+MutantName = Annotated[
+    str | None, typer.Option("--mutant", help="Serve this fault; `servecheck list mutants` lists them.")
+]
 Language = Annotated[str, typer.Option("--language", help="obedient, babbling, declining or reasoning.")]
 
 
@@ -44,29 +47,20 @@ def mock(
     language: Language = "obedient",
 ) -> None:
     """Serve the reference server, or one of its broken variants, on 127.0.0.1."""
-    from servecheck.reference import mutants
     from servecheck.reference.mock import serve
     from servecheck.reference.models import MODELS
     from servecheck.reference.server import ReferenceServer
 
     if language not in MODELS:
         raise UnknownName("language", language, MODELS)
-    known: dict[str, mutants.Mutant | mutants.Harmless] = {}
-    seen_by: dict[str, str] = {}
-    for probe, (found, harmless) in mutants.discover().items():
-        known |= {each.id: each for each in found} | {each.id: each for each in harmless}
-        seen_by |= dict.fromkeys((each.id for each in (*found, *harmless)), probe)
     if mutant == "list":
-        rows = {scenario.probe: scenario.feature for scenario in reversed([*given.scenarios(None)])}
-        for name, each in sorted(known.items()):
-            typer.echo(f"{name:44} {rows.get(seen_by[name], _OWN):32} {each.sentence}")
+        listing.list_mutants()
         return
-    if mutant is not None and mutant not in known:
-        raise UnknownName("mutant", mutant, known)
-    server = known[mutant].make(language) if mutant is not None else ReferenceServer(language=language)
+    variant = _named(mutant) if mutant is not None else None
+    server = variant.make(language) if variant is not None else ReferenceServer(language=language)
 
     def ready(url: str) -> None:
-        what = f"{mutant}: {known[mutant].sentence}" if mutant is not None else "right in every row"
+        what = f"{mutant}: {variant.sentence}" if variant is not None else "right in every row"
         typer.echo(f"serving a reference server, {what}; Ctrl-C ends it", err=True)
         typer.echo(f"{url}/v1")
 
@@ -76,3 +70,20 @@ def mock(
         raise UsageError(
             f"cannot listen on port {port}: {error.strerror or error}; --port 0 takes any free one"
         ) from error
+
+
+def _named(name: str) -> Mutant | Harmless:
+    """Return the variant that ``PROBE/ID`` names, or an ID alone where one sentence says what all of that name are."""
+    from servecheck.reference import mutants
+
+    full: dict[str, Mutant | Harmless] = {}
+    for probe, (faults, harmless) in mutants.discover().items():
+        full |= {f"{probe}/{each.id}": each for each in faults} | {f"{probe}/{each.id}": each for each in harmless}
+    if name in full:
+        return full[name]
+    alike = {key: each for key, each in full.items() if each.id == name}
+    if not alike:
+        raise UnknownName("mutant", name, [*full, *(each.id for each in full.values())])
+    if len({each.sentence for each in alike.values()}) > 1:
+        raise UsageError(f"there is more than one mutant {name!r}: {', '.join(alike)}; name one of them in full")
+    return next(iter(alike.values()))

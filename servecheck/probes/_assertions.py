@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jsonschema
 import referencing
@@ -13,6 +13,7 @@ from referencing.exceptions import Unresolvable
 
 from servecheck.model import Json
 from servecheck.plainwords import Complaint, Key, suggest
+from servecheck.read.instance import is_readable, validator
 from servecheck.read.text import quote
 
 __all__ = ["Fault", "fault_of", "objections"]
@@ -45,12 +46,13 @@ class Fault:
 def fault_of(value: Json, schema: Json) -> Fault | None:
     """Return the fault that says most about why ``value`` is not an instance of ``schema``, ``None`` where it is one.
 
-    Nothing is fetched: a reference that leaves the schema is a fault of the schema, and reported as one.
+    Nothing is fetched: a reference that leaves the schema is a fault of the schema, and reported as one. A pattern that
+    takes longer than :data:`servecheck.read.instance.PATTERN_SECONDS` raises ``TimeoutError``.
     """
     checked = schema if isinstance(schema, dict) else {}
-    validator = jsonschema.Draft202012Validator(checked, registry=referencing.Registry())
+    held = validator(checked, jsonschema.Draft202012Validator, registry=referencing.Registry())
     try:
-        error = best_match(validator.iter_errors(value))
+        error = best_match(held.iter_errors(value))
     except Unresolvable as missing:
         return Fault(at=(), keyword="$ref", message=f"the schema refers to nothing: {quote(str(missing))}")
     except RecursionError:
@@ -94,11 +96,14 @@ def objections(schema: Json, at: Key) -> Iterator[Complaint]:
     unknown = list(_unknown_keywords(schema, at))
     yield from unknown
     try:
-        jsonschema.Draft202012Validator.check_schema(schema)
+        # No formats: whether a pattern can be read is for our own reader to say, that of the library is Python's.
+        draft: Any = jsonschema.Draft202012Validator
+        draft.check_schema(schema, format_checker=None)
     except jsonschema.SchemaError as wrong:
         if not unknown:
             yield Complaint(at=at + tuple(wrong.absolute_path), message=f"no JSON Schema: {_words(wrong)}")
         return
+    yield from _unreadable(schema, at)
     for place, part in _schemas(schema, at):
         reference = part.get("$ref") if isinstance(part, dict) else None
         if isinstance(reference, str) and not _resolves(schema, reference):
@@ -116,6 +121,19 @@ def _unknown_keywords(schema: Json, at: Key) -> Iterator[Complaint]:
                     message=f"unknown JSON Schema keyword {name!r}, which would check nothing",
                     on_key=True,
                     suggestion=hint,
+                )
+
+
+def _unreadable(schema: Json, at: Key) -> Iterator[Complaint]:
+    for place, part in _schemas(schema, at):
+        named = part.get("patternProperties") if isinstance(part, dict) else None
+        patterns = [((*place, "patternProperties", each), each) for each in named] if isinstance(named, dict) else []
+        if isinstance(part, dict) and isinstance(own := part.get("pattern"), str):
+            patterns.append(((*place, "pattern"), own))
+        for where, pattern in patterns:
+            if not is_readable(pattern):
+                yield Complaint(
+                    at=where, message=f"{pattern!r} is no pattern that can be read, so it would check nothing"
                 )
 
 

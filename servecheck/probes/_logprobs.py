@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from servecheck.model import Json
-from servecheck.read.reply import Answer
+from servecheck.model import Finding, Json
+from servecheck.probes._findings import Part
+from servecheck.read.reply import Answer, Failure, Reply
 from servecheck.read.text import dig, quote, string
 from servecheck.stats import NEAR_TIE
 
 __all__ = [
     "Alternative",
+    "Arms",
     "Entry",
     "columns",
     "counted",
@@ -63,6 +65,44 @@ class Entry:
         """The probability that the alternatives have together; values that are none count nothing."""
         values = [nat(each.value) for each in self.top or ()]
         return sum(math.exp(min(value, 1.0)) for value in values if value is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arms:
+    """The requests of a row by step: the words for each in a reason, how its entries are read, and whose part it is."""
+
+    words: Mapping[str, str]
+    entries: Callable[[Answer], tuple[Entry, ...]]
+    part: Part
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """The parts of the steps that are not of ``part``."""
+
+    def judge_failures(self, check: str, replies: Mapping[str, Reply | None]) -> Iterator[Finding]:
+        """Judge that no request fails, and say which is answered where one does."""
+        failed = {step: found for step, found in replies.items() if isinstance(found, Failure)}
+        seen = [found for found in replies.values() if found is not None]
+        if failed:
+            step, first = next(iter(failed.items()))
+            others = [self.words[name] for name, found in replies.items() if isinstance(found, Answer)]
+            beside = f", while it is answered {others[0]}" if others else ""
+            yield self.part.violated(check, f"{self.words[step]}: {first.what}{beside}", *failed.values())
+        elif seen:
+            yield self.part.held(check, f"no server error in {len(seen)} requests with logprobs", *seen)
+
+    def judge_rule(
+        self,
+        check: str,
+        answers: Mapping[str, Answer],
+        problem: Callable[[tuple[Entry, ...], Answer], str],
+        right: str,
+    ) -> Iterator[Finding]:
+        """Judge one rule over several requests: the first that breaks it speaks."""
+        for step, answer in answers.items():
+            if why := problem(self.entries(answer), answer):
+                yield self.parts.get(step, self.part).violated(check, f"{self.words[step]}: {why}", answer)
+                return
+        if answers:
+            yield self.part.held(check, f"{right}, in {len(answers)} replies", *answers.values())
 
 
 def of_chat(listed: Iterable[Json]) -> tuple[Entry, ...]:

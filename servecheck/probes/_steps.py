@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from servecheck.model import Exchange, Transcript
+from collections.abc import Callable
+from typing import TypeVar
+
+from servecheck.model import Exchange, Json, Transcript
 from servecheck.read import messages, reply, responses
 
-__all__ = ["answer_at", "filler", "reply_at", "sent"]
+__all__ = ["answer_at", "filler", "made_of", "reply_at", "sent"]
+
+_Made = TypeVar("_Made")
 
 _WORDS = (
     *("river", "stone", "cloud", "garden", "window", "table", "letter", "silver", "morning", "paper", "market"),
@@ -34,6 +39,17 @@ def answer_at(transcript: Transcript, step: str) -> reply.Answer | None:
     """Return the answer of a step, ``None`` where there is none."""
     found = reply_at(transcript, step)
     return found if isinstance(found, reply.Answer) else None
+
+
+def made_of(
+    transcript: Transcript, step: str, make: Callable[[Exchange, Json], _Made]
+) -> _Made | reply.Refusal | reply.Failure | None:
+    """Return what ``make`` makes of the JSON that a step's reply is; ``None`` where the step was never sent."""
+    exchange = transcript.get(step)
+    if exchange is None:
+        return None
+    body = reply.json_body(exchange)
+    return body if isinstance(body, reply.Refusal | reply.Failure) else make(exchange, body)
 
 
 def sent(*replies: reply.Reply | None) -> tuple[reply.Reply, ...]:

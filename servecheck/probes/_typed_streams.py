@@ -6,17 +6,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from servecheck.model import Ending, Finding, Json
+from servecheck.model import Ending, Finding, Json, Transcript
 from servecheck.probes._findings import Part
+from servecheck.probes._steps import reply_at
 from servecheck.read import reply
 from servecheck.read.text import dig, number, parse, quote
 from servecheck.read.typed import TypedStream, typed
 
-__all__ = ["Rule", "Stream", "counted", "judge_rules", "lines_agree", "lost_piece", "stream_of", "unstreamed", "whole"]
+__all__ = [
+    "_WHAT",
+    "Rule",
+    "counted",
+    "judge_lost",
+    "judge_streams",
+    "lines_agree",
+    "lost_piece",
+    "streamed_at",
+    "whole",
+]
+
+_WHAT = {"plain": "a plain stream", "cut": "a stream that the limit cuts", "tool": "the stream of a tool call"}
+"""The requests that are streamed, by step, in the words of a reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class _Stream:
     """One stream with the words that a reason uses for its request."""
 
     what: str
@@ -27,12 +41,36 @@ Rule: TypeAlias = Callable[[TypedStream], str]
 """Returns what breaks the rule, an empty string where it holds."""
 
 
-def stream_of(what: str, answer: reply.Answer) -> Stream:
-    """Return the stream of an answer."""
-    return Stream(what=what, read=typed(answer.exchange))
+def judge_streams(
+    part: Part, check: str, rules: Mapping[str, Rule], transcript: Transcript, called: str
+) -> Iterator[Finding]:
+    """Judge that the plain request is streamed, and where it is, each rule over all streams.
+
+    ``called`` says what a whole answer of the route is. Another request that is refused or fails is no matter of a row
+    about streams.
+    """
+    plain = reply_at(transcript, "plain")
+    missing = part.unless_answered(check, plain)
+    if missing is not None:
+        yield missing
+    if not isinstance(plain, reply.Answer):
+        return
+    if _unstreamed(plain):
+        yield part.no_effect(check, f"stream was asked for, one whole {called} came", plain)
+        return
+    answers = {name: found for name in _WHAT if (found := streamed_at(transcript, name)) is not None}
+    yield part.held(check, f"{len(answers)} kinds of request were streamed", *answers.values())
+    streams = [_Stream(what=_WHAT[name], read=typed(found.exchange)) for name, found in answers.items()]
+    yield from _judge_rules(part, rules, streams)
 
 
-def judge_rules(part: Part, rules: Mapping[str, Rule], streams: Sequence[Stream]) -> Iterator[Finding]:
+def streamed_at(transcript: Transcript, step: str) -> reply.Answer | None:
+    """Return the answer of a step that was streamed, ``None`` where it was not, or is no answer."""
+    found = reply_at(transcript, step)
+    return found if isinstance(found, reply.Answer) and not _unstreamed(found) else None
+
+
+def _judge_rules(part: Part, rules: Mapping[str, Rule], streams: Sequence[_Stream]) -> Iterator[Finding]:
     """Judge each rule over all streams, and say in which of them it breaks: the first is the evidence."""
     for check, rule in rules.items():
         broken = [(stream, problem) for stream in streams if (problem := rule(stream.read))]
@@ -45,7 +83,7 @@ def judge_rules(part: Part, rules: Mapping[str, Rule], streams: Sequence[Stream]
         yield part.violated(check, f"{only}{problem}", first.read.exchange)
 
 
-def unstreamed(answer: reply.Answer) -> bool:
+def _unstreamed(answer: reply.Answer) -> bool:
     """Tell whether one whole JSON document came where a stream was asked for."""
     if answer.stream is not None:
         return False
@@ -86,6 +124,31 @@ def lost_piece(plain: str, streamed: str) -> str:
     begin = next((at for at, (a, b) in enumerate(zip(plain, streamed, strict=False)) if a != b), len(streamed))
     rest = len(streamed) - begin
     return plain[begin : len(plain) - rest] if not rest or plain.endswith(streamed[begin:]) else ""
+
+
+def judge_lost(
+    part: Part,
+    check: str,
+    transcript: Transcript,
+    called: str,
+    unlike: Callable[[reply.Answer, reply.Answer], str],
+) -> Finding:
+    """Judge the text of the plain stream by the one that comes whole: nothing may be missing.
+
+    ``unlike`` returns what else the whole answer and the streamed one must have in common and do not.
+    """
+    plain, complete = streamed_at(transcript, "plain"), reply_at(transcript, "whole")
+    assert plain is not None
+    if not isinstance(complete, reply.Answer):
+        return part.undetermined(check, f"no plain {called} to compare with", plain)
+    if complete.text.strip() and not plain.text.strip():
+        return part.violated(check, f"no text in the stream, {quote(complete.text, 60)} without", plain, complete)
+    if piece := lost_piece(complete.text, plain.text):
+        return part.violated(check, f"the stream lacks {quote(piece, 60)}", plain, complete)
+    if why := unlike(complete, plain):
+        return part.violated(check, why, plain, complete)
+    same = "the same text" if complete.text == plain.text else "another text, which goes on differently"
+    return part.held(check, f"{same}: {quote(plain.text, 60)}", plain, complete)
 
 
 def counted(body: Json, *names: str) -> str:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from servecheck.model import Exchange, Finding, Json, Mode, NotApplicable, Route, Transcript
 from servecheck.probes._findings import Part
+from servecheck.probes._steps import made_of
 from servecheck.read import reply
 from servecheck.read.text import dig, number, quote
 
@@ -91,12 +92,10 @@ Read: TypeAlias = Listed | reply.Refusal | reply.Failure
 
 def listed_at(transcript: Transcript, step: str) -> Read | None:
     """Return the embeddings of a step; ``None`` where it was never sent."""
-    exchange = transcript.get(step)
-    if exchange is None:
-        return None
-    body = reply.json_body(exchange)
-    if isinstance(body, reply.Refusal | reply.Failure):
-        return body
+    return made_of(transcript, step, _listed)
+
+
+def _listed(exchange: Exchange, body: Json) -> Listed | reply.Failure:
     error = reply.error_event(body)
     data = dig(body, "data")
     if not isinstance(data, list):

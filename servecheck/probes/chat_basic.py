@@ -17,19 +17,19 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from servecheck.model import Check, Exchange, Finding, Json, Level, Transcript
+from servecheck.model import Check, Exchange, Finding, Json, Level, Outcome, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._plain import CHAT_COUNTS, judge_finish, judge_name, judge_sane, judge_usage, sane_check
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
 from servecheck.read.markup import end_mark
-from servecheck.read.text import dig, garbage, number, quote, string
+from servecheck.read.text import dig, quote, string
 
 __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/object"
 _PART = Part()
-_FINISH = ("stop", "length")
 _NULLS = "null-is-as-good-as-absent"
 _NULLABLE = ("temperature", "top_p", "stop", "seed", "logit_bias")
 """Fields that the API says may be null; those that some engine's types forbid to be null are left out."""
@@ -95,24 +95,17 @@ def _judge(answer: reply.Reply, names: set[str]) -> Iterator[Finding]:
         return
     assert isinstance(answer, reply.Answer)
     yield _text(answer)
-    sign = garbage(answer.text)
-    if sign:
-        yield _PART.violated("text-is-not-garbage", f"{sign}: {quote(answer.text)}", answer)
-    else:
-        yield _PART.held("text-is-not-garbage", f"readable: {quote(answer.text, 60)}", answer)
+    yield judge_sane(_PART, "text-is-not-garbage", answer)
     mark = end_mark(answer.text)
     said = f"the text holds {quote(mark, 40)}: {quote(answer.text)}" if mark else "no special token is written out"
     yield (_PART.violated if mark else _PART.held)("text-holds-no-special-tokens", said, answer)
     role = answer.first.role
     said = f"role is {role!r}"
     yield (_PART.held if role == "assistant" else _PART.violated)("role-is-assistant", said, answer)
-    finish = answer.finish
-    known = finish in _FINISH
-    why = f"finish_reason is {finish!r}" + ("" if known else " where only 'stop' or 'length' can be")
-    yield (_PART.held if known else _PART.violated)("finish-reason-is-given", why, answer)
+    yield judge_finish(_PART, "finish-reason-is-given", answer)
     yield _usage(answer)
     yield _model(answer, names)
-    yield _named(answer)
+    yield judge_name(_PART, "completion-object-is-named", answer, "chat.completion")
 
 
 def _text(answer: reply.Answer) -> Finding:
@@ -134,21 +127,16 @@ def _text(answer: reply.Answer) -> Finding:
 
 def _usage(answer: reply.Answer) -> Finding:
     check, usage = "usage-adds-up", answer.usage
-    max_tokens = number(dig(answer.exchange.request, "max_tokens"))
-    if usage is None:
-        return _PART.violated(check, "the reply has no usage", answer)
-    prompt, completion, total = usage.prompt, usage.completion, usage.total
-    said = f"prompt_tokens {prompt}, completion_tokens {completion}, total_tokens {total}"
-    if prompt is None or completion is None or total is None:
-        return _PART.violated(check, f"usage is incomplete: {said}", answer)
-    if prompt <= 0 or completion <= 0 or total != prompt + completion:
-        return _PART.violated(check, f"usage does not add up: {said}", answer)
-    for name, part, whole in (("cached", usage.cached, prompt), ("reasoning", usage.reasoning, completion)):
-        if part is not None and part > whole:
-            return _PART.violated(check, f"{name}_tokens {part} are more than all: {said}", answer)
-    if max_tokens is not None and completion > max_tokens:
-        return _PART.violated(check, f"more tokens than max_tokens {max_tokens} allows: {said}", answer)
-    return _PART.held(check, said, answer)
+    found = judge_usage(_PART, check, answer, CHAT_COUNTS, "max_tokens")
+    if usage is None or found.outcome is not Outcome.HELD:
+        return found
+    for name, part, whole in (
+        ("cached", usage.cached, usage.prompt),
+        ("reasoning", usage.reasoning, usage.completion),
+    ):
+        if part is not None and whole is not None and part > whole:
+            return _PART.violated(check, f"{name}_tokens {part} are more than all: {found.why}", answer)
+    return found
 
 
 def _model(answer: reply.Answer, names: set[str]) -> Finding:
@@ -163,20 +151,6 @@ def _model(answer: reply.Answer, names: set[str]) -> Finding:
     return _PART.violated(check, f"asked for {quote(asked, 60)}, answered as {quote(named, 60)}", answer)
 
 
-def _named(answer: reply.Answer) -> Finding:
-    check, body = "completion-object-is-named", answer.body
-    wrong = []
-    if dig(body, "object") != "chat.completion":
-        wrong.append(f"object is {dig(body, 'object')!r}")
-    if not string(dig(body, "id")):
-        wrong.append(f"id is {dig(body, 'id')!r}")
-    if number(dig(body, "created")) is None:
-        wrong.append(f"created is {dig(body, 'created')!r}")
-    if wrong:
-        return _PART.violated(check, ", ".join(wrong), answer)
-    return _PART.held(check, "object, id and created are as documented", answer)
-
-
 PROBE = Probe(
     id="chat_basic",
     doc=__doc__ or "",
@@ -187,12 +161,7 @@ PROBE = Probe(
             level=Level.MUST,
             source=_SOURCE,
         ),
-        Check(
-            id="text-is-not-garbage",
-            rule="The text is not one character over and over, replacement characters, or without letters.",
-            level=Level.MUST,
-            source="https://github.com/vllm-project/vllm/issues/13035",
-        ),
+        sane_check("text-is-not-garbage"),
         Check(
             id="text-holds-no-special-tokens",
             rule="The text holds no special token of the chat format, such as the one that ends a turn.",

@@ -18,9 +18,10 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._plain import CHAT_COUNTS, judge_finish, judge_name, judge_sane, judge_usage, sane_check
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
-from servecheck.read.text import dig, garbage, number, quote, string
+from servecheck.read.text import garbage, quote
 
 __all__ = ["PROBE"]
 
@@ -49,7 +50,7 @@ async def drive(session: Session, params: CompletionsBasicParams, _: Transcript 
     await session.post("listed", "/completions", {"prompt": listed, **room, "temperature": 0, "top_p": 1})
 
 
-def judge(transcript: Transcript, params: CompletionsBasicParams) -> Iterator[Finding]:
+def judge(transcript: Transcript, _: CompletionsBasicParams) -> Iterator[Finding]:
     """Judge both single replies by the same rules, and the list by its choices."""
     for step, what in (("greedy", "a prompt at temperature 0"), ("bare", "a prompt with nothing but max_tokens")):
         answer = reply_at(transcript, step)
@@ -57,13 +58,13 @@ def judge(transcript: Transcript, params: CompletionsBasicParams) -> Iterator[Fi
         if missing is not None:
             yield missing
         if isinstance(answer, reply.Answer):
-            yield from _judge(answer, params)
+            yield from _judge(answer)
     greedy = reply_at(transcript, "greedy")
     if isinstance(greedy, reply.Answer):
         yield _judge_list(reply_at(transcript, "listed"), greedy)
 
 
-def _judge(answer: reply.Answer, params: CompletionsBasicParams) -> Iterator[Finding]:
+def _judge(answer: reply.Answer) -> Iterator[Finding]:
     finish = answer.finish
     made = answer.usage.completion if answer.usage is not None else None
     if answer.text.strip():
@@ -73,42 +74,10 @@ def _judge(answer: reply.Answer, params: CompletionsBasicParams) -> Iterator[Fin
         yield _PART.undetermined(_TEXT, "the model ended the text at once", answer)
     else:
         yield _PART.violated(_TEXT, f"no text with finish_reason {finish!r}", answer)
-    sign = garbage(answer.text)
-    seen = f"{sign}: {quote(answer.text)}" if sign else f"readable: {quote(answer.text, 60)}"
-    yield (_PART.violated if sign else _PART.held)(_SANE, seen, answer)
-    known = finish in ("stop", "length")
-    why = f"finish_reason is {finish!r}" + ("" if known else " where only 'stop' or 'length' can be")
-    yield (_PART.held if known else _PART.violated)(_FINISH, why, answer)
-    yield _usage(answer, params.max_tokens)
-    yield _object(answer)
-
-
-def _usage(answer: reply.Answer, max_tokens: int) -> Finding:
-    usage = answer.usage
-    if usage is None:
-        return _PART.violated(_USAGE, "the reply has no usage", answer)
-    prompt, completion, total = usage.prompt, usage.completion, usage.total
-    said = f"prompt_tokens {prompt}, completion_tokens {completion}, total_tokens {total}"
-    if prompt is None or completion is None or total is None:
-        return _PART.violated(_USAGE, f"usage is incomplete: {said}", answer)
-    if prompt <= 0 or completion <= 0 or total != prompt + completion:
-        return _PART.violated(_USAGE, f"usage does not add up: {said}", answer)
-    if completion > max_tokens:
-        return _PART.violated(_USAGE, f"more tokens than max_tokens {max_tokens} allows: {said}", answer)
-    return _PART.held(_USAGE, said, answer)
-
-
-def _object(answer: reply.Answer) -> Finding:
-    body, wrong = answer.body, []
-    if dig(body, "object") != "text_completion":
-        wrong.append(f"object is {dig(body, 'object')!r}")
-    if not string(dig(body, "id")):
-        wrong.append(f"id is {dig(body, 'id')!r}")
-    if number(dig(body, "created")) is None:
-        wrong.append(f"created is {dig(body, 'created')!r}")
-    if wrong:
-        return _PART.violated(_NAMED, ", ".join(wrong), answer)
-    return _PART.held(_NAMED, "object, id and created are as documented", answer)
+    yield judge_sane(_PART, _SANE, answer)
+    yield judge_finish(_PART, _FINISH, answer)
+    yield judge_usage(_PART, _USAGE, answer, CHAT_COUNTS, "max_tokens")
+    yield judge_name(_PART, _NAMED, answer, "text_completion")
 
 
 def _judge_list(listed: reply.Reply | None, greedy: reply.Answer) -> Finding:
@@ -139,12 +108,7 @@ PROBE = Probe(
             level=Level.MUST,
             source=_SOURCE,
         ),
-        Check(
-            id=_SANE,
-            rule="The text is not one character over and over, replacement characters, or without letters.",
-            level=Level.MUST,
-            source="https://github.com/vllm-project/vllm/issues/13035",
-        ),
+        sane_check(_SANE),
         Check(
             id=_FINISH,
             rule="finish_reason is “stop” or “length”.",

@@ -39,6 +39,7 @@ from servecheck.probes._own_steps import (
     texts,
 )
 from servecheck.read import reply
+from servecheck.read.instance import PATTERN_SECONDS
 
 __all__ = ["PROBE"]
 
@@ -118,7 +119,11 @@ def _judged(
         expected = {key: filled(schema, nonce, transcript) for key, schema in _schemas(check.expect).items()}
     except Missing as missing:
         return _PART.undetermined(name, f"what is expected is not known: {missing}", exchange)
-    wrong = _wrong(exchange, check.expect, expected)
+    try:
+        wrong = _wrong(exchange, check.expect, expected)
+    except TimeoutError:
+        why = f"a pattern could not be held against the reply within {PATTERN_SECONDS:g} s: it tries too many ways"
+        return _PART.undetermined(name, why, exchange)
     if wrong is None:
         return _PART.held(name, _held(exchange, check.expect), exchange)
     sick = next((what for one in params.steps if one.control and (what := _unanswered(one, transcript))), None)
@@ -133,7 +138,7 @@ def _judged(
         return _PART.refused(name, f"refused: {what}", exchange)
     for control in controls:
         if _same_request(control, exchange) and wrong.keyword in _ABSENCE:
-            other = _wrong(control, check.expect, expected)
+            other = _in_time(control, check.expect, expected)
             if other is not None and (other.at, other.keyword) == (wrong.at, wrong.keyword):
                 return _PART.no_effect(name, f"{wrong.message}, as in the control", exchange, control)
     return _PART.violated(name, wrong.message, exchange)
@@ -171,6 +176,13 @@ def _wrong(exchange: Exchange, expect: Expect, expected: Mapping[str, Json]) -> 
         if fault is not None:
             return _placed("body", fault)
     return _of_events(exchange, body, expected["each_event"]) if "each_event" in expected else None
+
+
+def _in_time(exchange: Exchange, expect: Expect, expected: Mapping[str, Json]) -> Fault | None:
+    try:
+        return _wrong(exchange, expect, expected)
+    except TimeoutError:
+        return None
 
 
 def _of_events(exchange: Exchange, events: Json, schema: Json) -> Fault | None:

@@ -24,6 +24,7 @@ from pydantic import Field
 from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, NotApplicable, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._steps import made_of
 from servecheck.probes._vectors import no_route
 from servecheck.read import reply
 from servecheck.read.pictures import Picture, picture
@@ -76,12 +77,10 @@ async def drive(session: Session, params: ImagesGenerateParams, _: Transcript | 
 
 
 def _painted(transcript: Transcript, step: str) -> _Read | None:
-    exchange = transcript.get(step)
-    if exchange is None:
-        return None
-    body = reply.json_body(exchange)
-    if isinstance(body, reply.Refusal | reply.Failure):
-        return body
+    return made_of(transcript, step, _images)
+
+
+def _images(exchange: Exchange, body: Json) -> _Painted | reply.Failure:
     listed = dig(body, "data")
     if not isinstance(listed, list) or not listed:
         return reply.Failure(exchange=exchange, what=f"no list of images in {quote(exchange.body)}")

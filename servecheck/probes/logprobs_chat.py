@@ -14,14 +14,14 @@ moves greedy tokens away from the likeliest, so a few of those only leave that r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
-from servecheck.probes._logprobs import Entry, counted, improper, misspelt, nat, of_chat, twins, unlikely
+from servecheck.probes._logprobs import Arms, Entry, counted, improper, misspelt, nat, of_chat, twins, unlikely
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
 
@@ -79,7 +79,7 @@ def judge(transcript: Transcript, _: LogprobsChatParams) -> Iterator[Finding]:
     """Judge whether every arm is answered and given, then what is given."""
     control = reply_at(transcript, "control")
     arms = {step: reply_at(transcript, step) for step in _ARMS}
-    yield from _answered(arms)
+    yield from _ROW.judge_failures(_FAILS, arms)
     for step, check in (("absent", _GIVEN), ("one", _GIVEN), ("five", _GIVEN), ("zero", _ZERO)):
         found = arms[step]
         if isinstance(found, reply.Failure):
@@ -87,10 +87,12 @@ def judge(transcript: Transcript, _: LogprobsChatParams) -> Iterator[Finding]:
         yield _PART.unless_answered(check, found, control) or _given(check, step, found, arms)
     given = {step: found for step, found in arms.items() if isinstance(found, reply.Answer) and _entries(found)}
     greedy = {step: found for step, found in given.items() if step in ("absent", "zero", "one", "five")}
-    yield from _each(_COUNT, greedy, counted, "entries are as many as tokens")
-    yield from _each(_PROPER, given, lambda entries, _: improper(entries), "every value is at most 0, sums at most 1")
-    yield from _each(_SPELT, greedy, misspelt, "the tokens are the text")
-    yield from _each(_TWINS, given, lambda entries, _: twins(entries), "no two alternatives look the same")
+    yield from _ROW.judge_rule(_COUNT, greedy, counted, "entries are as many as tokens")
+    yield from _ROW.judge_rule(
+        _PROPER, given, lambda entries, _: improper(entries), "every value is at most 0, sums at most 1"
+    )
+    yield from _ROW.judge_rule(_SPELT, greedy, misspelt, "the tokens are the text")
+    yield from _ROW.judge_rule(_TWINS, given, lambda entries, _: twins(entries), "no two alternatives look the same")
     yield from _alternatives(given)
     yield from _likeliest(greedy)
     yield from _temperature(given)
@@ -100,16 +102,7 @@ def _entries(answer: reply.Answer) -> tuple[Entry, ...]:
     return of_chat(answer.first.logprobs)
 
 
-def _answered(arms: Mapping[str, reply.Reply | None]) -> Iterator[Finding]:
-    failed = {step: found for step, found in arms.items() if isinstance(found, reply.Failure)}
-    seen = [found for found in arms.values() if found is not None]
-    if failed:
-        step, first = next(iter(failed.items()))
-        others = [_WORDS[name] for name in arms if name not in failed and isinstance(arms[name], reply.Answer)]
-        beside = f", while it is answered {others[0]}" if others else ""
-        yield _PART.violated(_FAILS, f"{_WORDS[step]}: {first.what}{beside}", *failed.values())
-    elif seen:
-        yield _PART.held(_FAILS, f"no server error in {len(seen)} requests with logprobs", *seen)
+_ROW = Arms(words=_WORDS, entries=_entries, part=_PART)
 
 
 def _given(check: str, step: str, answer: reply.Reply | None, arms: Mapping[str, reply.Reply | None]) -> Finding:
@@ -122,23 +115,6 @@ def _given(check: str, step: str, answer: reply.Reply | None, arms: Mapping[str,
     others = [name for name, other in arms.items() if isinstance(other, reply.Answer) and _entries(other)]
     beside = f", which come {_WORDS[others[0]]}" if others else ""
     return _PART.no_effect(check, f"{words}: 200, and the reply has no logprobs{beside}", answer)
-
-
-def _each(
-    check: str,
-    answers: Mapping[str, reply.Answer],
-    problem: Callable[[tuple[Entry, ...], reply.Answer], str],
-    right: str,
-) -> Iterator[Finding]:
-    """Judge one rule over several arms: the first that breaks it speaks."""
-    if not answers:
-        return
-    for step, answer in answers.items():
-        why = problem(_entries(answer), answer)
-        if why:
-            yield _PART.violated(check, f"{_WORDS[step]}: {why}", answer)
-            return
-    yield _PART.held(check, f"{right}, in {len(answers)} replies", *answers.values())
 
 
 def _alternatives(given: Mapping[str, reply.Answer]) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ prompt, as OpenAI's do, or of the completion, as others' do; only their distance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from pydantic import Field
@@ -22,6 +22,7 @@ from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcrip
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._logprobs import (
+    Arms,
     Entry,
     columns,
     counted,
@@ -82,7 +83,7 @@ def judge(transcript: Transcript, _: LogprobsCompletionsParams) -> Iterator[Find
     """Judge whether every arm is answered and given, then what is given."""
     control = reply_at(transcript, "control")
     arms = {step: reply_at(transcript, step) for step in _ARMS}
-    yield from _answered(arms)
+    yield from _ROW.judge_failures(_FAILS, arms)
     for step, check in (("one", _GIVEN), ("five", _GIVEN), ("stream", _GIVEN), ("zero", _ZERO)):
         found, part = arms[step], _STREAM if step == "stream" else _WHOLE
         if isinstance(found, reply.Failure):
@@ -92,9 +93,11 @@ def judge(transcript: Transcript, _: LogprobsCompletionsParams) -> Iterator[Find
     whole = {step: found for step, found in given.items() if step != "stream"}
     yield from _shape(given)
     greedy = {step: found for step, found in whole.items() if step != "cut"}
-    yield from _each(_LENGTHS, greedy, _unequal, "arrays are equally long, one entry a token")
-    yield from _each(_PROPER, given, lambda entries, _: improper(entries), "every value is at most 0, sums at most 1")
-    yield from _each(_SPELT, given, misspelt, "the tokens are the text")
+    yield from _ROW.judge_rule(_LENGTHS, greedy, _unequal, "arrays are equally long, one entry a token")
+    yield from _ROW.judge_rule(
+        _PROPER, given, lambda entries, _: improper(entries), "every value is at most 0, sums at most 1"
+    )
+    yield from _ROW.judge_rule(_SPELT, given, misspelt, "the tokens are the text")
     yield from _alternatives(given.get("five"))
     yield from _offsets(given.get("five"))
 
@@ -108,20 +111,11 @@ def _entries(answer: reply.Answer) -> tuple[Entry, ...]:
     return tuple(made)
 
 
+_ROW = Arms(words=_WORDS, entries=_entries, part=_WHOLE, parts={"stream": _STREAM})
+
+
 def _logprobs(answer: reply.Answer) -> Json:
     return answer.first.logprobs[0] if answer.first.logprobs else None
-
-
-def _answered(arms: Mapping[str, reply.Reply | None]) -> Iterator[Finding]:
-    failed = {step: found for step, found in arms.items() if isinstance(found, reply.Failure)}
-    seen = [found for found in arms.values() if found is not None]
-    if failed:
-        step, first = next(iter(failed.items()))
-        others = [_WORDS[name] for name, found in arms.items() if isinstance(found, reply.Answer)]
-        beside = f", while it is answered {others[0]}" if others else ""
-        yield _WHOLE.violated(_FAILS, f"{_WORDS[step]}: {first.what}{beside}", *failed.values())
-    elif seen:
-        yield _WHOLE.held(_FAILS, f"no server error in {len(seen)} requests with logprobs", *seen)
 
 
 def _given(part: Part, check: str, step: str, answer: reply.Reply | None) -> Finding:
@@ -158,23 +152,6 @@ def _unequal(entries: tuple[Entry, ...], answer: reply.Answer) -> str:
     if len(set(lengths.values())) > 1:
         return ", ".join(f"{name} has {length}" for name, length in lengths.items())
     return counted(entries, answer)
-
-
-def _each(
-    check: str,
-    answers: Mapping[str, reply.Answer],
-    problem: Callable[[tuple[Entry, ...], reply.Answer], str],
-    right: str,
-) -> Iterator[Finding]:
-    """Judge one rule over several arms: the first that breaks it speaks."""
-    for step, answer in answers.items():
-        why = problem(_entries(answer), answer)
-        if why:
-            part = _STREAM if step == "stream" else _WHOLE
-            yield part.violated(check, f"{_WORDS[step]}: {why}", answer)
-            return
-    if answers:
-        yield _WHOLE.held(check, f"{right}, in {len(answers)} replies", *answers.values())
 
 
 def _alternatives(five: reply.Answer | None) -> Iterator[Finding]:

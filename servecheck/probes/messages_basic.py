@@ -21,6 +21,7 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._plain import judge_sane, sane_check
 from servecheck.probes._routes import (
     ROOM_TO_THINK,
     half_of,
@@ -35,7 +36,7 @@ from servecheck.probes._steps import filler, reply_at
 from servecheck.probes._tools import SMALL_TALK, block_tool, fault_of, function_of, no_call
 from servecheck.probes._typed_streams import counted
 from servecheck.read import messages, reply
-from servecheck.read.text import dig, garbage, number, quote, string
+from servecheck.read.text import dig, number, quote, string
 
 __all__ = ["PROBE"]
 
@@ -146,9 +147,7 @@ def _judge(answer: reply.Answer) -> Iterator[Finding]:
     body = answer.body
     if answer.text.strip():
         yield _PART.held(_TEXT, f"{len(answer.text)} characters: {quote(answer.text, 60)}", answer)
-        sign = garbage(answer.text)
-        seen = f"{sign}: {quote(answer.text)}" if sign else f"readable: {quote(answer.text, 60)}"
-        yield (_PART.violated if sign else _PART.held)(_SANE, seen, answer)
+        yield judge_sane(_PART, _SANE, answer)
     elif thought_too_long(answer):
         yield _PART.undetermined(_TEXT, "max_tokens went into the thinking", answer)
     else:
@@ -275,12 +274,7 @@ PROBE = Probe(
     doc=__doc__ or "",
     checks=(
         Check(id=_TEXT, rule="The content holds a text block with text.", level=Level.MUST, source=_API),
-        Check(
-            id=_SANE,
-            rule="The text is not one character over and over, replacement characters, or without letters.",
-            level=Level.MUST,
-            source="https://github.com/vllm-project/vllm/issues/13035",
-        ),
+        sane_check(_SANE),
         Check(
             id=_END,
             rule="stop_reason of a message that was not cut is “end_turn”.",

@@ -23,7 +23,7 @@ from servecheck.probes._findings import Part
 from servecheck.probes._routes import half_of, prompt_tokens, was_cut
 from servecheck.probes._steps import reply_at
 from servecheck.probes._tools import SMALL_TALK, block_tool
-from servecheck.probes._typed_streams import Rule, judge_rules, lines_agree, lost_piece, stream_of, unstreamed, whole
+from servecheck.probes._typed_streams import Rule, judge_lost, judge_streams, lines_agree, streamed_at, whole
 from servecheck.read import messages, reply
 from servecheck.read.text import dig, number, parse, quote, string
 from servecheck.read.typed import TypedStream
@@ -35,7 +35,6 @@ _STOPS = "https://docs.anthropic.com/en/api/handling-stop-reasons"
 _SSE = "https://html.spec.whatwg.org/multipage/server-sent-events.html"
 _PART = Part(route=Route.MESSAGES, mode=Mode.STREAM)
 _STREAMED, _CUT, _LOST = "message-is-streamed", "cut-stream-says-max-tokens", "streamed-message-lacks-no-piece"
-_WHAT = {"plain": "a plain stream", "cut": "a stream that the limit cuts", "tool": "the stream of a tool call"}
 _DELTAS = {
     "text": ("text_delta", "citations_delta"),
     "tool_use": ("input_json_delta",),
@@ -67,21 +66,10 @@ async def drive(session: Session, params: MessagesStreamParams, _: Transcript | 
 
 def judge(transcript: Transcript, _: MessagesStreamParams) -> Iterator[Finding]:
     """Judge the plain stream first; a tool that is refused or fails belongs to another row."""
-    plain, complete = reply_at(transcript, "plain"), reply_at(transcript, "whole")
-    missing = _PART.unless_answered(_STREAMED, plain)
-    if missing is not None:
-        yield missing
-    if not isinstance(plain, reply.Answer):
-        return
-    if unstreamed(plain):
-        yield _PART.no_effect(_STREAMED, "stream was asked for, one whole message came", plain)
-        return
-    found = {name: reply_at(transcript, name) for name in _WHAT}
-    answers = {name: each for name, each in found.items() if isinstance(each, reply.Answer) and not unstreamed(each)}
-    yield _PART.held(_STREAMED, f"{len(answers)} kinds of request were streamed", *answers.values())
-    yield from judge_rules(_PART, _RULES, [stream_of(_WHAT[name], each) for name, each in answers.items()])
-    yield _judge_cut(found["cut"], complete)
-    yield _judge_lost(plain, complete)
+    yield from judge_streams(_PART, _STREAMED, _RULES, transcript, "message")
+    if streamed_at(transcript, "plain") is not None:
+        yield _judge_cut(reply_at(transcript, "cut"), reply_at(transcript, "whole"))
+        yield judge_lost(_PART, _LOST, transcript, "message", _unlike)
 
 
 # --------------------------------------------------------------------------- the rules of one stream
@@ -235,19 +223,11 @@ def _judge_cut(cut: reply.Reply | None, complete: reply.Reply | None) -> Finding
     return (_PART.held if reason == "max_tokens" else _PART.violated)(_CUT, why, cut)
 
 
-def _judge_lost(plain: reply.Answer, complete: reply.Reply | None) -> Finding:
-    if not isinstance(complete, reply.Answer):
-        return _PART.undetermined(_LOST, "no plain message to compare with", plain)
-    if complete.text.strip() and not plain.text.strip():
-        return _PART.violated(_LOST, f"no text in the stream, {quote(complete.text, 60)} without", plain, complete)
-    if piece := lost_piece(complete.text, plain.text):
-        return _PART.violated(_LOST, f"the stream lacks {quote(piece, 60)}", plain, complete)
+def _unlike(complete: reply.Answer, plain: reply.Answer) -> str:
     counts = prompt_tokens(plain), prompt_tokens(complete)
-    if None not in counts and counts[0] != counts[1]:
-        why = f"the prompt has {counts[0]} tokens in the stream and {counts[1]} without"
-        return _PART.violated(_LOST, why, plain, complete)
-    same = "the same text" if complete.text == plain.text else "another text, which goes on differently"
-    return _PART.held(_LOST, f"{same}: {quote(plain.text, 60)}", plain, complete)
+    if None in counts or counts[0] == counts[1]:
+        return ""
+    return f"the prompt has {counts[0]} tokens in the stream and {counts[1]} without"
 
 
 PROBE = Probe(

@@ -23,6 +23,7 @@ from pydantic import Field
 from servecheck.model import Check, Exchange, Finding, Json, Level, Mode, NotApplicable, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._steps import made_of
 from servecheck.probes._vectors import no_route
 from servecheck.read import reply
 from servecheck.read.text import dig, number, quote, string
@@ -112,12 +113,10 @@ def _first(transcript: Transcript) -> _Read | None:
 
 
 def _ranking(transcript: Transcript, step: str) -> _Read | None:
-    exchange = transcript.get(step)
-    if exchange is None:
-        return None
-    body = reply.json_body(exchange)
-    if isinstance(body, reply.Refusal | reply.Failure):
-        return body
+    return made_of(transcript, step, _results)
+
+
+def _results(exchange: Exchange, body: Json) -> _Ranking | reply.Failure:
     # SGLang and TEI give the list itself, Jina and Cohere an object around it.
     listed = body if isinstance(body, list) else dig(body, "results")
     if not isinstance(listed, list):

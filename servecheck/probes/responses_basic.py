@@ -21,11 +21,12 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._plain import TYPED_COUNTS, judge_sane, judge_usage, sane_check
 from servecheck.probes._routes import ROOM_TO_THINK, half_of, judge_bad, judge_growth, judge_same_count, was_cut
 from servecheck.probes._schemas import latest, thought_too_long
 from servecheck.probes._steps import filler, reply_at
 from servecheck.read import reply, responses
-from servecheck.read.text import dig, garbage, number, quote, string
+from servecheck.read.text import dig, number, quote, string
 
 __all__ = ["PROBE"]
 
@@ -114,9 +115,7 @@ def _judge(answer: reply.Answer) -> Iterator[Finding]:
         kinds = ", ".join(string(dig(item, "type")) or "nameless" for item in responses.items_of(body)) or "nothing"
         yield _PART.violated(_TEXT, f"no output_text in a message item; output holds {kinds}", answer)
     if answer.text.strip():
-        sign = garbage(answer.text)
-        seen = f"{sign}: {quote(answer.text)}" if sign else f"readable: {quote(answer.text, 60)}"
-        yield (_PART.violated if sign else _PART.held)(_SANE, seen, answer)
+        yield judge_sane(_PART, _SANE, answer)
     made = answer.usage.completion if answer.usage is not None else None
     full = made is None or made >= _limit(answer)
     right = (status == "completed" and not reason) or (status == "incomplete" and full)
@@ -126,7 +125,7 @@ def _judge(answer: reply.Answer) -> Iterator[Finding]:
     yield (_PART.violated if fault else _PART.held)(_ITEMS, fault or "ids, types and roles are as documented", answer)
     fault = _object_fault(answer)
     yield (_PART.violated if fault else _PART.held)(_NAMED, fault or "object, id, created_at and model", answer)
-    yield _judge_usage(answer)
+    yield judge_usage(_PART, _USAGE, answer, TYPED_COUNTS, "max_output_tokens")
     yield from _judge_thought(answer)
 
 
@@ -174,21 +173,6 @@ def _object_fault(answer: reply.Answer) -> str:
     return ", ".join(wrong)
 
 
-def _judge_usage(answer: reply.Answer) -> Finding:
-    usage = answer.usage
-    if usage is None:
-        return _PART.violated(_USAGE, "the response has no usage", answer)
-    prompt, completion, total = usage.prompt, usage.completion, usage.total
-    said = f"input_tokens {prompt}, output_tokens {completion}, total_tokens {total}"
-    if prompt is None or completion is None or total is None:
-        return _PART.violated(_USAGE, f"usage is incomplete: {said}", answer)
-    if prompt <= 0 or completion <= 0 or total != prompt + completion:
-        return _PART.violated(_USAGE, f"usage does not add up: {said}", answer)
-    if completion > _limit(answer) > 0:
-        return _PART.violated(_USAGE, f"more tokens than max_output_tokens {_limit(answer)} allows: {said}", answer)
-    return _PART.held(_USAGE, said, answer)
-
-
 def _judge_cut(cut: reply.Reply | None, whole: reply.Answer) -> Iterator[Finding]:
     limit = half_of(whole)
     unclear = was_cut(_PART, _CUT, cut, whole, limit)
@@ -219,12 +203,7 @@ PROBE = Probe(
     doc=__doc__ or "",
     checks=(
         Check(id=_TEXT, rule="The output has a message item that holds text.", level=Level.MUST, source=_OBJECT),
-        Check(
-            id=_SANE,
-            rule="The text is not one character over and over, replacement characters, or without letters.",
-            level=Level.MUST,
-            source="https://github.com/vllm-project/vllm/issues/13035",
-        ),
+        sane_check(_SANE),
         Check(
             id=_STATUS,
             rule="status of a response that was not cut is “completed”.",

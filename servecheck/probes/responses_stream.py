@@ -21,13 +21,14 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Route, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._plain import TYPED_COUNTS, sum_of
 from servecheck.probes._response_events import MAY, MUST, final_of
 from servecheck.probes._routes import half_of, was_cut
 from servecheck.probes._steps import reply_at
 from servecheck.probes._tools import SMALL_TALK, flat_tool
-from servecheck.probes._typed_streams import counted, judge_rules, lines_agree, lost_piece, stream_of, unstreamed, whole
+from servecheck.probes._typed_streams import counted, judge_lost, judge_streams, lines_agree, streamed_at, whole
 from servecheck.read import reply, responses
-from servecheck.read.text import dig, quote, string
+from servecheck.read.text import dig, string
 from servecheck.read.typed import TypedStream, typed
 
 __all__ = ["PROBE"]
@@ -38,7 +39,6 @@ _SSE = "https://html.spec.whatwg.org/multipage/server-sent-events.html"
 _PART = Part(route=Route.RESPONSES, mode=Mode.STREAM)
 _STREAMED, _CUT, _LOST = "response-is-streamed", "cut-stream-is-incomplete", "streamed-response-lacks-no-piece"
 _WHOLE, _LINES, _USAGE = "response-stream-is-not-cut", "event-lines-name-the-type", "streamed-response-has-usage"
-_WHAT = {"plain": "a plain stream", "cut": "a stream that the limit cuts", "tool": "the stream of a tool call"}
 
 
 class ResponsesStreamParams(Params):
@@ -68,36 +68,22 @@ async def drive(session: Session, params: ResponsesStreamParams, _: Transcript |
 
 def judge(transcript: Transcript, _: ResponsesStreamParams) -> Iterator[Finding]:
     """Judge the plain stream first; a tool call that is refused or fails belongs to another row."""
-    plain, complete = reply_at(transcript, "plain"), reply_at(transcript, "whole")
-    missing = _PART.unless_answered(_STREAMED, plain)
-    if missing is not None:
-        yield missing
-    if not isinstance(plain, reply.Answer):
-        return
-    if unstreamed(plain):
-        yield _PART.no_effect(_STREAMED, "stream was asked for, one whole response came", plain)
-        return
-    found = {name: reply_at(transcript, name) for name in _WHAT}
-    answers = {name: each for name, each in found.items() if isinstance(each, reply.Answer) and not unstreamed(each)}
-    yield _PART.held(_STREAMED, f"{len(answers)} kinds of request were streamed", *answers.values())
-    streams = [stream_of(_WHAT[name], each) for name, each in answers.items()]
     rules = {_WHOLE: whole, **MUST, _USAGE: _usage, **MAY, _LINES: lines_agree}
-    yield from judge_rules(_PART, rules, streams)
-    yield _judge_cut(found["cut"], complete)
-    yield _judge_lost(plain, complete)
+    yield from judge_streams(_PART, _STREAMED, rules, transcript, "response")
+    if streamed_at(transcript, "plain") is not None:
+        yield _judge_cut(reply_at(transcript, "cut"), reply_at(transcript, "whole"))
+        yield judge_lost(_PART, _LOST, transcript, "response", _unlike)
 
 
 def _usage(read: TypedStream) -> str:
     last = final_of(read)
     if last is None:
         return "no last event, so no usage"
-    fault = counted(last, "input_tokens", "output_tokens", "total_tokens")
+    fault = counted(last, *TYPED_COUNTS)
     usage = responses.usage_in(last)
-    if fault or usage is None or usage.prompt is None or usage.completion is None or usage.total is None:
+    if fault or usage is None:
         return f"the last response has {fault or 'no usage'}"
-    said = f"input_tokens {usage.prompt}, output_tokens {usage.completion}, total_tokens {usage.total}"
-    adds_up = usage.prompt > 0 and usage.completion > 0 and usage.total == usage.prompt + usage.completion
-    return "" if adds_up else f"usage does not add up: {said}"
+    return sum_of(usage, TYPED_COUNTS)[0]
 
 
 def _judge_cut(cut: reply.Reply | None, complete: reply.Reply | None) -> Finding:
@@ -113,23 +99,14 @@ def _judge_cut(cut: reply.Reply | None, complete: reply.Reply | None) -> Finding
     return (_PART.held if told else _PART.violated)(_CUT, why, cut)
 
 
-def _judge_lost(plain: reply.Answer, complete: reply.Reply | None) -> Finding:
-    if not isinstance(complete, reply.Answer):
-        return _PART.undetermined(_LOST, "no plain response to compare with", plain)
-    kinds = [
+def _unlike(complete: reply.Answer, plain: reply.Answer) -> str:
+    left, right = (
         [string(dig(item, "type")) for item in responses.items_of(body)]
         for body in (complete.body, final_of(typed(plain.exchange)))
-    ]
-    if complete.text and not plain.text.strip():
-        why = f"no text in the stream, {quote(complete.text, 60)} without"
-        return _PART.violated(_LOST, why, plain, complete)
-    if piece := lost_piece(complete.text, plain.text):
-        return _PART.violated(_LOST, f"the stream lacks {quote(piece, 60)}", plain, complete)
-    if kinds[0] != kinds[1] and complete.text == plain.text:
-        why = f"items are {', '.join(kinds[1])} in the stream and {', '.join(kinds[0])} without"
-        return _PART.violated(_LOST, why, plain, complete)
-    same = "the same text" if complete.text == plain.text else "another text, which goes on differently"
-    return _PART.held(_LOST, f"{same}: {quote(plain.text, 60)}", plain, complete)
+    )
+    if left == right or complete.text != plain.text:
+        return ""
+    return f"items are {', '.join(right)} in the stream and {', '.join(left)} without"
 
 
 _RULES = {

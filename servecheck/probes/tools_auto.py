@@ -19,14 +19,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pydantic import Field
-
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._forcing import FreeCallParams, roomier
 from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._tools import (
-    ROOM_TO_THINK,
     calls_of,
     code_tool,
     function_of,
@@ -56,14 +54,8 @@ _MANY_TOOLS = 32
 _TOO_LONG = re.compile(r"context|too long|maximum|token|length", re.IGNORECASE)
 
 
-class ToolsAutoParams(Params):
+class ToolsAutoParams(FreeCallParams):
     """What may be chosen in YAML."""
-
-    prompt: str = Field(
-        default="Please record the code. Call the function that records it.",
-        description="A prompt that calls for a tool that records a code.",
-    )
-    max_tokens: int = Field(default=160, ge=32, le=4096, description="Room for a call; 29 to 85 tokens were used.")
 
 
 async def drive(session: Session, params: ToolsAutoParams, _: Transcript | None) -> None:
@@ -76,7 +68,7 @@ async def drive(session: Session, params: ToolsAutoParams, _: Transcript | None)
     first = reply.chat(await session.chat("forced", {**base, **forced, "logprobs": True}))
     if was_cut(first):
         if thought_too_long(first):
-            base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
+            base = roomier(base)
         await session.chat("forced-again", {**base, **forced, "logprobs": True})
     elif not isinstance(first, reply.Answer):
         await session.chat("forced-again", {**base, **forced})

@@ -15,24 +15,20 @@ A finish reason of ``stop`` is right here, as the original service says it for a
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from pydantic import Field
+from functools import partial
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._forcing import CallParams, asked, force
 from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._tools import (
-    ROOM_TO_THINK,
-    SMALL_TALK,
     Forced,
     calls_of,
     code_tool,
     judge_forced,
     last_look,
     named,
-    thought_too_long,
-    was_cut,
 )
 from servecheck.read import reply
 from servecheck.read.text import dig, quote, string
@@ -56,39 +52,27 @@ _CHECKS = Forced(
 )
 
 
-class ToolsNamedParams(Params):
+class ToolsNamedParams(CallParams):
     """What may be chosen in YAML."""
-
-    prompt: str = Field(default=SMALL_TALK, description="Small talk that calls for no tool.")
-    max_tokens: int = Field(default=160, ge=32, le=4096, description="Room for a call; 29 to 85 tokens were used.")
 
 
 async def drive(session: Session, params: ToolsNamedParams, _: Transcript | None) -> None:
     """Two controls, a named call in four arms, and a name that is not offered."""
-    base: dict[str, Json] = {
-        "messages": [{"role": "user", "content": params.prompt}],
-        "max_tokens": params.max_tokens,
-        "temperature": 0,
-    }
+    base = asked(params.prompt, params.max_tokens)
     names = [f"fn_{session.nonce(8)}" for _ in range(3)]
 
     def tools(*, strict: bool) -> list[Json]:
         return [code_tool(name, session.nonce(), strict=strict) for name in names[:2]]
 
+    def forced(*, stream: bool, strict: bool) -> dict[str, Json]:
+        names[_SECOND] = f"fn_{session.nonce(8)}"
+        made: dict[str, Json] = {"tools": tools(strict=strict), "tool_choice": named(names[_SECOND])}
+        return {**made, "stream": True} if stream else made
+
     await session.chat("control", base)
     await session.chat("unforced", {**base, "tools": tools(strict=False)})
     for arm, (stream, strict) in _ARMS.items():
-        for step in (arm, f"{arm}-again"):
-            # A name can lead a small model into a loop, so each request has another.
-            names[_SECOND] = f"fn_{session.nonce(8)}"
-            forced: dict[str, Json] = {**base, "tools": tools(strict=strict), "tool_choice": named(names[_SECOND])}
-            if stream:
-                forced["stream"] = True
-            answer = reply.chat(await session.chat(step, forced))
-            if not was_cut(answer, _SECOND):
-                break
-            if thought_too_long(answer):
-                base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
+        base = await force(session, arm, base, partial(forced, stream=stream, strict=strict), _SECOND)
     await session.chat("unknown", {**base, "tools": tools(strict=False), "tool_choice": named(names[2])})
 
 

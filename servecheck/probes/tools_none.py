@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import Field
-
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._forcing import FreeCallParams, roomier
 from servecheck.probes._schemas import (
     NONCE_SCHEMA,
     PULL_AWAY,
@@ -32,7 +31,6 @@ from servecheck.probes._schemas import (
 )
 from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._tools import (
-    ROOM_TO_THINK,
     calls_of,
     code_tool,
     function_of,
@@ -60,14 +58,8 @@ _WAYS = {
 }
 
 
-class ToolsNoneParams(Params):
+class ToolsNoneParams(FreeCallParams):
     """What may be chosen in YAML."""
-
-    prompt: str = Field(
-        default="Please record the code. Call the function that records it.",
-        description="A prompt that calls for a tool that records a code.",
-    )
-    max_tokens: int = Field(default=160, ge=32, le=4096, description="Room for a call; 29 to 85 tokens were used.")
 
 
 async def drive(session: Session, params: ToolsNoneParams, _: Transcript | None) -> None:
@@ -79,7 +71,7 @@ async def drive(session: Session, params: ToolsNoneParams, _: Transcript | None)
     forced: dict[str, Json] = {"tools": [code_tool(name, code, strict=True)], "tool_choice": "required"}
     first = reply.chat(await session.chat("forced", {**base, **forced, "logprobs": True}))
     if was_cut(first) and thought_too_long(first):
-        base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
+        base = roomier(base)
         await session.chat("forced", {**base, **forced, "logprobs": True})
     markup = markup_of(reply_at(session.transcript, "forced"))
     tools: dict[str, Json] = {**base, "tools": [code_tool(name, code, strict=False)]}

@@ -18,23 +18,19 @@ which is why wrong arguments are only a ``should`` there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 
-from pydantic import Field
-
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._forcing import CallParams, asked, force
 from servecheck.probes._steps import reply_at
 from servecheck.probes._tools import (
-    ROOM_TO_THINK,
-    SMALL_TALK,
     Forced,
     code_tool,
     judge_forced,
     last_look,
-    thought_too_long,
-    was_cut,
 )
 from servecheck.read import reply
 from servecheck.read.text import quote
@@ -57,32 +53,22 @@ _CHECKS = Forced(
 )
 
 
-class ToolsRequiredParams(Params):
+class ToolsRequiredParams(CallParams):
     """What may be chosen in YAML."""
-
-    prompt: str = Field(default=SMALL_TALK, description="Small talk that calls for no tool.")
-    max_tokens: int = Field(default=160, ge=32, le=4096, description="Room for a call; 29 to 85 tokens were used.")
 
 
 async def drive(session: Session, params: ToolsRequiredParams, _: Transcript | None) -> None:
     """Control, then a forced call in four arms; a call that was cut is asked for once more."""
-    base: dict[str, Json] = {
-        "messages": [{"role": "user", "content": params.prompt}],
-        "max_tokens": params.max_tokens,
-        "temperature": 0,
-    }
+    base = asked(params.prompt, params.max_tokens)
     await session.chat("control", base)
     for arm, (stream, strict) in _ARMS.items():
-        for step in (arm, f"{arm}-again"):
-            tool = code_tool(f"fn_{session.nonce(8)}", session.nonce(), strict=strict)
-            forced: dict[str, Json] = {**base, "tools": [tool], "tool_choice": "required"}
-            if stream:
-                forced["stream"] = True
-            answer = reply.chat(await session.chat(step, forced))
-            if not was_cut(answer):
-                break
-            if thought_too_long(answer):
-                base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
+        base = await force(session, arm, base, partial(_tools, session, stream=stream, strict=strict))
+
+
+def _tools(session: Session, *, stream: bool, strict: bool) -> dict[str, Json]:
+    tool = code_tool(f"fn_{session.nonce(8)}", session.nonce(), strict=strict)
+    forced: dict[str, Json] = {"tools": [tool], "tool_choice": "required"}
+    return {**forced, "stream": True} if stream else forced
 
 
 def judge(transcript: Transcript, _: ToolsRequiredParams) -> Iterator[Finding]:

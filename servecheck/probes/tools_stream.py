@@ -21,9 +21,9 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._forcing import asked, roomier
 from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._tools import (
-    ROOM_TO_THINK,
     SMALL_TALK,
     calls_of,
     code_tool,
@@ -58,11 +58,7 @@ class ToolsStreamParams(Params):
 
 async def drive(session: Session, params: ToolsStreamParams, _: Transcript | None) -> None:
     """Control, then a pair for each length, once more where either was cut."""
-    base: dict[str, Json] = {
-        "messages": [{"role": "user", "content": params.prompt}],
-        "max_tokens": params.max_tokens,
-        "temperature": 0,
-    }
+    base = asked(params.prompt, params.max_tokens)
     await session.chat("control", base)
     for letters in _LETTERS:
         for again in ("", "-again"):
@@ -75,7 +71,7 @@ async def drive(session: Session, params: ToolsStreamParams, _: Transcript | Non
             if not any(was_cut(each) for each in pair):
                 break
             if any(thought_too_long(each) for each in pair):
-                base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
+                base = roomier(base)
     nothing: Json = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     function: Json = {
         "name": f"fn_{session.nonce(8)}",

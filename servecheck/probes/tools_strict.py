@@ -15,22 +15,19 @@ name and say so in its documentation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from pydantic import Field
+from functools import partial
 
 from servecheck.model import Check, Finding, Json, Level, Mode, Transcript
-from servecheck.probe import Params, Probe, Session
+from servecheck.probe import Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._forcing import CallParams, asked, force
 from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._tools import (
-    ROOM_TO_THINK,
-    SMALL_TALK,
     calls_of,
     fault_of,
     function_of,
     last_look,
     no_call,
-    thought_too_long,
     was_cut,
     whole_calls,
 )
@@ -44,32 +41,22 @@ _CALLED, _FIT, _BOUNDS = "strict-tool-is-called", "strict-arguments-fit-their-sc
 _SHAPES = ("word", "nested", "nested-stream", "list", "bounds")
 
 
-class ToolsStrictParams(Params):
+class ToolsStrictParams(CallParams):
     """What may be chosen in YAML."""
-
-    prompt: str = Field(default=SMALL_TALK, description="Small talk that calls for no tool.")
-    max_tokens: int = Field(default=160, ge=32, le=4096, description="Room for a call; 29 to 85 tokens were used.")
 
 
 async def drive(session: Session, params: ToolsStrictParams, _: Transcript | None) -> None:
     """Control without tools, control without strict, then one forced call for each schema."""
-    base: dict[str, Json] = {
-        "messages": [{"role": "user", "content": params.prompt}],
-        "max_tokens": params.max_tokens,
-        "temperature": 0,
-    }
+    base = asked(params.prompt, params.max_tokens)
     await session.chat("control", base)
     for shape in ("loose", *_SHAPES):
-        for step in (shape, f"{shape}-again"):
-            tool = _tool(session, "word" if shape == "loose" else shape, strict=shape != "loose")
-            forced: dict[str, Json] = {**base, "tools": [tool], "tool_choice": "required"}
-            if shape.endswith("-stream"):
-                forced["stream"] = True
-            answer = reply.chat(await session.chat(step, forced))
-            if not was_cut(answer):
-                break
-            if thought_too_long(answer):
-                base = {**base, "max_tokens": max(params.max_tokens, ROOM_TO_THINK)}
+        base = await force(session, shape, base, partial(_tools, session, shape))
+
+
+def _tools(session: Session, shape: str) -> dict[str, Json]:
+    tool = _tool(session, "word" if shape == "loose" else shape, strict=shape != "loose")
+    forced: dict[str, Json] = {"tools": [tool], "tool_choice": "required"}
+    return {**forced, "stream": True} if shape.endswith("-stream") else forced
 
 
 def _tool(session: Session, shape: str, *, strict: bool) -> Json:

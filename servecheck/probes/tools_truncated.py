@@ -20,6 +20,7 @@ from pydantic import Field
 from servecheck.model import Check, Finding, Json, Level, Mode, Outcome, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
+from servecheck.probes._forcing import asked
 from servecheck.probes._steps import reply_at
 from servecheck.probes._tools import (
     ROOM_TO_THINK,
@@ -56,11 +57,7 @@ class ToolsTruncatedParams(Params):
 
 async def drive(session: Session, params: ToolsTruncatedParams, _: Transcript | None) -> None:
     """A whole call, then the same cut at two places in both modes."""
-    base: dict[str, Json] = {
-        "messages": [{"role": "user", "content": params.prompt}],
-        "max_tokens": params.max_tokens,
-        "temperature": 0,
-    }
+    base = asked(params.prompt, params.max_tokens)
     await session.chat("control", base)
     tool = code_tool(f"fn_{session.nonce(8)}", session.nonce(_LETTERS), strict=True)
     forced: dict[str, Json] = {**base, "tools": [tool], "tool_choice": "required"}

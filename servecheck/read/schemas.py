@@ -16,6 +16,7 @@ from jsonschema.validators import validator_for
 from referencing.exceptions import Unresolvable
 
 from servecheck.model import Json
+from servecheck.read.instance import is_readable, validator
 from servecheck.read.text import parse
 
 __all__ = [
@@ -156,9 +157,9 @@ def _breach(text: str, schema: dict[str, Json]) -> tuple[str, str]:
 
 def _errors(instance: Json, schema: dict[str, Json]) -> Iterator[Any]:
     try:
-        yield from _kind(schema)(_readable(schema)).iter_errors(instance)
-    except (Unresolvable, RecursionError):
-        return  # what leads to itself without end says nothing about an instance
+        yield from validator(schema, _kind(schema)).iter_errors(instance)
+    except (Unresolvable, RecursionError, TimeoutError, re.error):
+        return  # what leads to itself without end says nothing about an instance, nor does a pattern without an end
 
 
 def _said(error: Any) -> str:  # noqa: ANN401 - a ValidationError
@@ -167,8 +168,8 @@ def _said(error: Any) -> str:  # noqa: ANN401 - a ValidationError
 
 
 def unreadable_patterns(schema: dict[str, Json]) -> list[str]:
-    """Return the patterns that Python does not read: an answer is not held against them."""
-    return [pattern for _, part in _parts(schema) for pattern in _patterns(part) if not _compiles(pattern)]
+    """Return the patterns that cannot be read here: an answer is not held against them."""
+    return [pattern for _, part in _parts(schema) for pattern in _patterns(part) if not is_readable(pattern)]
 
 
 def _patterns(part: dict[str, Any]) -> Iterator[str]:
@@ -177,29 +178,6 @@ def _patterns(part: dict[str, Any]) -> Iterator[str]:
         yield own
     if isinstance(named, dict):
         yield from named
-
-
-def _compiles(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
-
-
-def _readable(schema: dict[str, Json]) -> Json:
-    if not unreadable_patterns(schema):
-        return schema
-
-    def kept(part: dict[str, Any]) -> dict[str, Any]:
-        named = part.get("patternProperties")
-        out = {key: value for key, value in part.items() if key != "pattern" or _compiles(str(value))}
-        if isinstance(named, dict):
-            out["patternProperties"] = {key: value for key, value in named.items() if _compiles(key)}
-        return out
-
-    made: Json = _changed(schema, kept)
-    return made
 
 
 def _changed(schema: Any, change: Any) -> Any:  # noqa: ANN401 - JSON, and a function of one subschema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from servecheck.reference.asgi import Event, Reply, Request
 from servecheck.reference.engine import Delta, Job
@@ -12,7 +12,18 @@ from servecheck.reference.messages import Letter
 from servecheck.reference.responses import Asked
 from servecheck.reference.server import ReferenceServer
 
-__all__ = ["ENDS", "LosesAPiece", "MessageEvents", "NoMessages", "NoResponses", "ResponseEvents", "ResponseObjects"]
+__all__ = [
+    "ENDS",
+    "LosesAPiece",
+    "MarkedAtTheEnd",
+    "MessageEvents",
+    "MoreAfterDone",
+    "NoEventLines",
+    "NoMessages",
+    "NoResponses",
+    "ResponseEvents",
+    "ResponseObjects",
+]
 
 ENDS = ("response.completed", "response.incomplete")
 
@@ -33,12 +44,19 @@ class NoMessages(ReferenceServer):
         raise ApiError(f"no route {request.path}", status=404, kind="not_found_error", code="not_found")
 
 
-class ResponseEvents(ReferenceServer):
-    """Changes the events of streamed responses; subclasses say what becomes of each."""
+class Events(ReferenceServer):
+    """Changes the events of streams; subclasses say what becomes of each, or which are left out."""
+
+    DROPPED: ClassVar[tuple[str, ...]] = ()
 
     def change(self, event: Event) -> Iterator[Event]:
-        """Yield what is sent in place of an event."""
-        raise NotImplementedError
+        """Yield what is sent in place of an event: itself, or nothing where its type is one of those dropped."""
+        if event["type"] not in self.DROPPED:
+            yield event
+
+
+class ResponseEvents(Events):
+    """Changes the events of streamed responses."""
 
     async def response_events(self, asked: Asked) -> AsyncIterator[Event]:
         """Change those of a stream."""
@@ -62,18 +80,43 @@ class ResponseObjects(ReferenceServer):
         return made
 
 
-class MessageEvents(ReferenceServer):
-    """Changes the events of streamed messages; subclasses say what becomes of each."""
-
-    def change(self, event: Event) -> Iterator[Event]:
-        """Yield what is sent in place of an event."""
-        raise NotImplementedError
+class MessageEvents(Events):
+    """Changes the events of streamed messages."""
 
     async def message_events(self, letter: Letter) -> AsyncIterator[Event]:
         """Change them."""
         async for event in super().message_events(letter):
             for changed in self.change(event):
                 yield changed
+
+
+class NoEventLines(ReferenceServer):
+    """Sends events without a line that names them."""
+
+    def typed_frame(self, event: Event) -> bytes:
+        """Send data alone."""
+        return self.frame(event)
+
+
+class MoreAfterDone(ReferenceServer):
+    """Sends the end marker of the chat route, and goes on behind it."""
+
+    async def typed_frames(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+        """Send it before the last event."""
+        async for event in events:
+            if event["type"] in (*ENDS, "message_stop"):
+                yield b"data: [DONE]\n\n"
+            yield self.typed_frame(event)
+
+
+class MarkedAtTheEnd(ReferenceServer):
+    """Ends a stream with the marker of the chat route too."""
+
+    async def typed_frames(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+        """Add it."""
+        async for frame in super().typed_frames(events):
+            yield frame
+        yield b"data: [DONE]\n\n"
 
 
 class LosesAPiece(ReferenceServer):

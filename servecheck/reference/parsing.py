@@ -28,7 +28,6 @@ class Parsed:
     reasoning: str = ""
     calls: list[CallDelta] | None = None
     stopped: str | None = None
-    calls_closed: int = 0
 
 
 def _held(text: str, marks: Sequence[str]) -> int:

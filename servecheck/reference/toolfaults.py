@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from servecheck.reference.asgi import Event
 from servecheck.reference.base import Answer
 from servecheck.reference.chat import Toolbox
-from servecheck.reference.constraint import Choose, Constraint
+from servecheck.reference.constraint import Constraint
 from servecheck.reference.engine import Delta, Job
+from servecheck.reference.rewriting import Rewritten
 from servecheck.reference.server import ReferenceServer
 
-__all__ = ["Changing", "OtherText", "Rewritten", "forced", "refinished", "twice"]
+__all__ = ["Changing", "OtherText", "forced", "refinished", "twice"]
 
 
 def forced(body: Event) -> bool:
@@ -51,17 +50,6 @@ class OtherText(ReferenceServer):
     def calls_constraint(self, toolbox: Toolbox, asked: str) -> Constraint:
         """Wrap the constraint."""
         return Rewritten(super().calls_constraint(toolbox, asked), self.rewrite)
-
-
-class Rewritten:
-    """A constraint whose text is changed before the model writes it."""
-
-    def __init__(self, inner: Constraint, change: Callable[[str], str]) -> None:
-        self._inner, self._change = inner, change
-
-    def text(self, choose: Choose, hints: Sequence[str]) -> str:
-        """Return the changed text."""
-        return self._change(self._inner.text(choose, hints))
 
 
 def twice(text: str) -> str:

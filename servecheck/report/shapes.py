@@ -368,7 +368,6 @@ class ReportView:
     groups: tuple[GroupRow, ...]
     quiet_groups: tuple[str, ...]
     blockers: tuple[Blocker, ...]
-    blocking_rows: int
     not_known: tuple[NotKnown, ...]
     provenance: str
     instrument: str

@@ -94,7 +94,6 @@ def _viewed(look: Lookup, *, files: bool) -> ReportView:
         groups=tuple(_groups(look)),
         quiet_groups=_quiet_groups(look),
         blockers=_grouped(look, run.verdict.blockers),
-        blocking_rows=len(run.verdict.blockers),
         not_known=tuple(not_known(look)),
         provenance=_provenance(look),
         instrument=_instrument(look),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from servecheck.model import Outcome
+from servecheck.reference import lateerrors
 from servecheck.reference.asgi import Cut, Event, Reply, Request, json_reply
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
@@ -16,13 +16,6 @@ from servecheck.reference.sampling import Sampling
 from servecheck.reference.server import ReferenceServer
 
 __all__ = ["HARMLESS", "MUTANTS"]
-
-
-def _is_object(request: Request) -> bool:
-    try:
-        return isinstance(json.loads(request.body), dict)
-    except ValueError:
-        return False
 
 
 # --------------------------------------------------------------------------- broken
@@ -43,7 +36,7 @@ class DropsTheConnection(ReferenceServer):
 
     async def reply_chat(self, request: Request) -> Reply:
         """Cut."""
-        if not _is_object(request):
+        if not lateerrors.is_object(request):
             raise Cut
         return await super().reply_chat(request)
 
@@ -126,23 +119,13 @@ class ErrorUnderTwoHundred(ReferenceServer):
         return replace(super().error(wrong, request), status=200)
 
 
-class StreamsServerErrors(ReferenceServer):
+class StreamsServerErrors(lateerrors.RefusesWithinTheStream):
     """Begins every stream with 200 and then blames itself for the client's mistake."""
 
-    async def reply_chat(self, request: Request) -> Reply:
+    def frames_of(self, wrong: ApiError) -> Sequence[bytes]:
         """Send refusals as events of code 500."""
-        try:
-            return await super().reply_chat(request)
-        except ApiError as wrong:
-            if b'"stream": true' not in request.body or not _is_object(request):
-                raise
-            error = {"error": {"message": wrong.message, "type": "InternalServerError", "code": 500}}
-            return self.stream_reply(_events(self.frame(error)))
-
-
-async def _events(*frames: bytes) -> AsyncIterator[bytes]:
-    for frame in (*frames, b"data: [DONE]\n\n"):
-        yield frame
+        error = {"error": {"message": wrong.message, "type": "InternalServerError", "code": 500}}
+        return self.frame(error), b"data: [DONE]\n\n"
 
 
 class ErrorPages(ReferenceServer):
@@ -210,17 +193,8 @@ class TwoFamilies(ReferenceServer):
         return {"detail": wrong.message} if wrong.code == "invalid_type" else super().error_body(wrong)
 
 
-class RefusesWithinTheStream(ReferenceServer):
+class RefusesWithinTheStream(lateerrors.RefusesWithinTheStream):
     """Begins the stream with 200 and refuses in its first event, which is legal: the headers were gone already."""
-
-    async def reply_chat(self, request: Request) -> Reply:
-        """Send refusals as events."""
-        try:
-            return await super().reply_chat(request)
-        except ApiError as wrong:
-            if b'"stream": true' not in request.body or not _is_object(request):
-                raise
-            return self.stream_reply(_events(self.frame(self.error_body(wrong))))
 
 
 class SlowRefusals(ReferenceServer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from servecheck.judging import HANGS_NOT, STAYS_HEALTHY
@@ -12,6 +12,7 @@ from servecheck.reference import fields
 from servecheck.reference.asgi import Event, Reply, Request
 from servecheck.reference.constraint import AnyObject, Choices, Constraint
 from servecheck.reference.fields import ApiError
+from servecheck.reference.lateerrors import RefusesWithinTheStream
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
@@ -107,22 +108,13 @@ class Wordless(_Catching):
         raise ApiError("")
 
 
-class ErrorEventOfItsOwn(_Catching):
+class ErrorEventOfItsOwn(RefusesWithinTheStream):
     """Begins the stream before it looks at the schema, and then reports a fault of its own in it."""
 
-    async def reply_chat(self, request: Request) -> Reply:
+    def frames_of(self, wrong: ApiError) -> Sequence[bytes]:
         """Stream a 500."""
-        try:
-            return await super().reply_chat(request)
-        except ApiError as wrong:
-            if not self.body_of(request).get("stream"):
-                raise
-            failed = ApiError(wrong.message, status=500, kind="InternalServerError", code="500")
-            return self.stream_reply(_one(self.frame(self.error_body(failed))))
-
-    def instead(self, body: Event, wrong: ApiError) -> Constraint | None:  # noqa: ARG002
-        """Refuse as ever."""
-        raise wrong
+        failed = ApiError(wrong.message, status=500, kind="InternalServerError", code="500")
+        return (self.frame(self.error_body(failed)),)
 
 
 async def _one(frame: bytes) -> AsyncIterator[bytes]:
@@ -226,18 +218,13 @@ class SchemasRefused(ReferenceServer):
 # --------------------------------------------------------------------------- odd, but right
 
 
-class RefusedInTheStream(ReferenceServer):
+class RefusedInTheStream(RefusesWithinTheStream):
     """Begins the stream before it looks at the schema, and refuses by an error event that names it."""
 
-    async def reply_chat(self, request: Request) -> Reply:
+    def frames_of(self, wrong: ApiError) -> Sequence[bytes]:
         """Stream the refusal."""
-        try:
-            return await super().reply_chat(request)
-        except ApiError as wrong:
-            if not self.body_of(request).get("stream"):
-                raise
-            wrong.code = "400"
-            return self.stream_reply(_one(self.frame(self.error_body(wrong)) + b"data: [DONE]\n\n"))
+        wrong.code = "400"
+        return super().frames_of(wrong)
 
 
 class RefusedAsUnprocessable(_Catching):

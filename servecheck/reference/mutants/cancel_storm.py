@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 from servecheck.model import Outcome
-from servecheck.reference.engine import Delta, Job
+from servecheck.reference.engine import Job
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.mutants.streaming_cancel import (
     AbortCounterStays,
@@ -17,8 +16,8 @@ from servecheck.reference.mutants.streaming_cancel import (
     KeepsWholeRunning,
     OthersAreHere,
     SlowToNotice,
+    Watching,
 )
-from servecheck.reference.server import ReferenceServer
 
 __all__ = ["HARMLESS", "MUTANTS"]
 
@@ -42,22 +41,19 @@ class ThirdIsForgotten(Detached):
         return self.number % 3 == 0
 
 
-class StallsAfterAborts(ReferenceServer):
+class StallsAfterAborts(Watching):
     """Lets new requests wait until a timeout has freed what aborted ones held, as where two nodes share a request."""
 
     until = 0.0
 
-    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+    async def begins(self) -> None:
         """Wait for the timeout."""
-        loop, finished = asyncio.get_running_loop(), False
-        await asyncio.sleep(max(0.0, self.until - loop.time()))
-        try:
-            async for delta in super().deltas(job):
-                finished = finished or delta.finish is not None
-                yield delta
-        finally:
-            if not finished:
-                self.until = loop.time() + 20.0
+        await asyncio.sleep(max(0.0, self.until - asyncio.get_running_loop().time()))
+
+    def closes(self, *, finished: bool) -> None:
+        """Begin the timeout."""
+        if not finished:
+            self.until = asyncio.get_running_loop().time() + 20.0
 
 
 _V = Outcome.VIOLATED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event, Reply, Request, json_reply
@@ -67,6 +67,8 @@ class VectorPerToken(ReferenceServer):
 class EmbeddingsDrift(ReferenceServer):
     """Adds noise, another with each request."""
 
+    NOISE: ClassVar[float] = 0.1
+
     def __init__(self, **config: Any) -> None:  # noqa: ANN401
         super().__init__(**config)
         self._count = itertools.count(1)
@@ -75,7 +77,7 @@ class EmbeddingsDrift(ReferenceServer):
         """Turn the vector a little."""
         turn = next(self._count)
         made = super().vector(ids, width)
-        return unit([value + (0.1 if (place + turn) % 5 == 0 else 0.0) for place, value in enumerate(made)])
+        return unit([value + (self.NOISE if (place + turn) % 5 == 0 else 0.0) for place, value in enumerate(made)])
 
 
 class OneVectorForAll(ReferenceServer):
@@ -259,18 +261,10 @@ class RoundedNumbers(ReferenceServer):
         return [round(value, 5) for value in made] if isinstance(made, list) else made
 
 
-class TinyNoise(ReferenceServer):
+class TinyNoise(EmbeddingsDrift):
     """Differs in the fourth digit from one request to the next, as 16-bit numbers in other batches do."""
 
-    def __init__(self, **config: Any) -> None:  # noqa: ANN401
-        super().__init__(**config)
-        self._count = itertools.count(1)
-
-    def vector(self, ids: Sequence[int], width: int = 64) -> Vector:
-        """Turn the vector by next to nothing."""
-        turn = next(self._count)
-        made = super().vector(ids, width)
-        return unit([value + (1e-4 if (place + turn) % 5 == 0 else 0.0) for place, value in enumerate(made)])
+    NOISE: ClassVar[float] = 1e-4
 
 
 _V, _R = Outcome.VIOLATED, Outcome.REFUSED

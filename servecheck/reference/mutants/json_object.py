@@ -22,30 +22,16 @@ __all__ = ["HARMLESS", "MUTANTS"]
 # --------------------------------------------------------------------------- broken
 
 
-class ModeIgnored(ReferenceServer):
+class ModeIgnored(json_schema.SchemaIgnored):
     """Never starts the grammar for this model's parser, so the answer is what the model says anyway."""
 
-    def constraint_of(self, _: Event) -> Constraint | None:
-        """Forget the mode."""
-        return None
 
-
-class SampledIgnored(ReferenceServer):
+class SampledIgnored(json_schema.SampledRowsUnmasked):
     """Applies the mode to greedy requests only."""
 
-    def constraint_of(self, body: Event) -> Constraint | None:
-        """Forget the mode where tokens are drawn."""
-        constraint = super().constraint_of(body)
-        return constraint if body.get("temperature") == 0 else None
 
-
-class BareIgnored(ReferenceServer):
+class BareIgnored(json_schema.BareIgnored):
     """Reads the mode together with the sampling parameters, and not at all where there are none."""
-
-    def constraint_of(self, body: Event) -> Constraint | None:
-        """Forget the mode of a request that says nothing of sampling."""
-        constraint = super().constraint_of(body)
-        return constraint if "temperature" in body else None
 
 
 class StreamsIgnored(ReferenceServer):
@@ -57,28 +43,16 @@ class StreamsIgnored(ReferenceServer):
         return None if body.get("stream") else constraint
 
 
-class Fenced(Rewriting):
+class Fenced(json_schema.SchemaInFence):
     """Asks the model for JSON in its prompt, so the object comes in a Markdown fence."""
 
-    def change(self, text: str) -> str:
-        """Put the fence around it."""
-        return f"```json\n{text}\n```"
 
-
-class ThoughtMarkLeaks(Rewriting):
+class ThoughtMarkLeaks(json_schema.ThoughtMarkLeaks):
     """Leaves the mark that ends a thought in front of the object."""
 
-    def change(self, text: str) -> str:
-        """Put the mark in front."""
-        return f"</think>\n\n{text}"
 
-
-class BraceDoubled(Rewriting):
+class BraceDoubled(json_schema.BraceDoubled):
     """Falls out of step with its drafted tokens: the opening brace comes twice."""
-
-    def change(self, text: str) -> str:
-        """Double it."""
-        return "{" + text
 
 
 class ArrayAround(Rewriting):
@@ -113,12 +87,8 @@ class JsonInReasoning(json_schema.JsonInReasoning):
     """Files the object under reasoning and leaves the content empty."""
 
 
-class EmptyAnswer(Rewriting):
+class EmptyAnswer(json_schema.EmptyAnswer):
     """Ends before it has begun."""
-
-    def change(self, _: str) -> str:
-        """Say nothing."""
-        return ""
 
 
 class ModeRefused(ReferenceServer):
@@ -131,22 +101,8 @@ class ModeRefused(ReferenceServer):
         return None
 
 
-class ModeFails(ReferenceServer):
+class ModeFails(json_schema.SchemaFails):
     """Fails inside with a 500 and an empty message."""
-
-    def constraint_of(self, body: Event) -> Constraint | None:
-        """Fail."""
-        if "response_format" in body:
-            raise ApiError("", status=500, kind="InternalServerError")
-        return None
-
-
-class BlanksWithoutEnd(Rewriting):
-    """Lets white space through without bound, so that a model writes nothing else until it is cut."""
-
-    def change(self, text: str) -> str:
-        """Never come to the first key."""
-        return text[:1] + "\n  " * 3000 + text[1:]
 
 
 # --------------------------------------------------------------------------- odd, but right
@@ -237,7 +193,7 @@ MUTANTS = (
     Mutant(id="mode-fails", server=ModeFails, trips=_all(_V), source="vllm-project/vllm#35438"),
     Mutant(
         id="blanks-without-end",
-        server=BlanksWithoutEnd,
+        server=json_schema.BlanksWithoutEnd,
         trips=(("white-space-comes-to-an-end-in-json-mode", _V),),
         source="vllm-project/vllm#44619",
     ),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import ClassVar
 
 from servecheck.model import Outcome
+from servecheck.reference import eventfaults
 from servecheck.reference.asgi import Event, Reply, Request, json_reply
-from servecheck.reference.eventfaults import LosesAPiece, MessageEvents, NoMessages
+from servecheck.reference.eventfaults import LosesAPiece, MarkedAtTheEnd, MessageEvents, MoreAfterDone, NoMessages
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.messages import Letter
@@ -46,10 +48,7 @@ class ErrorOnTheWay(ReferenceServer):
 class NoStart(MessageEvents):
     """Begins with the first block, without ``message_start``."""
 
-    def change(self, event: Event) -> Iterator[Event]:
-        """Drop it."""
-        if event["type"] != "message_start":
-            yield event
+    DROPPED: ClassVar[tuple[str, ...]] = ("message_start",)
 
 
 class StartWithoutId(MessageEvents):
@@ -63,10 +62,7 @@ class StartWithoutId(MessageEvents):
 class NoStop(MessageEvents):
     """Closes the connection without ``message_stop``."""
 
-    def change(self, event: Event) -> Iterator[Event]:
-        """Drop it."""
-        if event["type"] != "message_stop":
-            yield event
+    DROPPED: ClassVar[tuple[str, ...]] = ("message_stop",)
 
 
 class DeltaBehindTheStop(MessageEvents):
@@ -84,19 +80,13 @@ class DeltaBehindTheStop(MessageEvents):
 class PiecesOfNoBlock(MessageEvents):
     """Sends pieces without having started their block."""
 
-    def change(self, event: Event) -> Iterator[Event]:
-        """Drop what starts it."""
-        if event["type"] != "content_block_start":
-            yield event
+    DROPPED: ClassVar[tuple[str, ...]] = ("content_block_start",)
 
 
 class BlocksNeverStop(MessageEvents):
     """Starts blocks and never stops them."""
 
-    def change(self, event: Event) -> Iterator[Event]:
-        """Drop what stops them."""
-        if event["type"] != "content_block_stop":
-            yield event
+    DROPPED: ClassVar[tuple[str, ...]] = ("content_block_stop",)
 
 
 class PiecesAtAnotherIndex(MessageEvents):
@@ -166,23 +156,8 @@ class InputWithoutItsEnd(MessageEvents):
         yield event
 
 
-class NoEventLines(ReferenceServer):
+class NoEventLines(eventfaults.NoEventLines):
     """Sends events without a line that names them, which Anthropic's client passes over."""
-
-    def typed_frame(self, event: Event) -> bytes:
-        """Send data alone."""
-        return self.frame(event)
-
-
-class MoreAfterDone(ReferenceServer):
-    """Sends the end marker of the chat route, and goes on behind it."""
-
-    async def typed_frames(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
-        """Send it before the last event."""
-        async for event in events:
-            if event["type"] == "message_stop":
-                yield b"data: [DONE]\n\n"
-            yield self.typed_frame(event)
 
 
 class StreamCountsMore(ReferenceServer):
@@ -225,16 +200,6 @@ class PingsEverywhere(MessageEvents):
         """Send it."""
         yield {"type": "ping"}
         yield event
-
-
-class MarkedAtTheEnd(ReferenceServer):
-    """Ends a stream with the marker of the chat route."""
-
-    async def typed_frames(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
-        """Add it."""
-        async for frame in super().typed_frames(events):
-            yield frame
-        yield b"data: [DONE]\n\n"
 
 
 class OutputAloneAtTheEnd(MessageEvents):

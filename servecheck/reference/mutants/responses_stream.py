@@ -5,10 +5,19 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import AsyncIterator, Iterator
+from typing import ClassVar
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event, Reply, Request, json_reply
-from servecheck.reference.eventfaults import ENDS, LosesAPiece, NoResponses, ResponseEvents
+from servecheck.reference.eventfaults import (
+    ENDS,
+    LosesAPiece,
+    MarkedAtTheEnd,
+    MoreAfterDone,
+    NoEventLines,
+    NoResponses,
+    ResponseEvents,
+)
 from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
@@ -70,10 +79,7 @@ class CreatedLate(ResponseEvents):
 class NoLastEvent(ResponseEvents):
     """Closes the connection without an event that ends the stream."""
 
-    def change(self, event: Event) -> Iterator[Event]:
-        """Drop it."""
-        if event["type"] not in ENDS:
-            yield event
+    DROPPED: ClassVar[tuple[str, ...]] = ENDS
 
 
 class EndsTwice(ResponseEvents):
@@ -148,10 +154,7 @@ class PiecesOfNoItem(ResponseEvents):
 class ItemsNeverDone(ResponseEvents):
     """Ends the response and none of its items."""
 
-    def change(self, event: Event) -> Iterator[Event]:
-        """Drop what ends them."""
-        if event["type"] != "response.output_item.done":
-            yield event
+    DROPPED: ClassVar[tuple[str, ...]] = ("response.output_item.done",)
 
 
 class IndexesFromOne(ResponseEvents):
@@ -256,54 +259,19 @@ class AlwaysNamedCompleted(ResponseEvents):
         yield {**event, "type": "response.completed"} if event["type"] in ENDS else event
 
 
-class NoEventLines(ReferenceServer):
-    """Sends events without a line that names them."""
-
-    def typed_frame(self, event: Event) -> bytes:
-        """Send data alone."""
-        return self.frame(event)
-
-
-class MoreAfterDone(ReferenceServer):
-    """Sends the end marker of the chat route, and goes on behind it."""
-
-    async def typed_frames(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
-        """Send it before the last event."""
-        async for event in events:
-            if event["type"] in ENDS:
-                yield b"data: [DONE]\n\n"
-            yield self.typed_frame(event)
-
-
 class NoPartDone(ResponseEvents):
     """Adds the parts of an item and ends the item without having ended them."""
 
-    def change(self, event: Event) -> Iterator[Event]:
-        """Drop the end."""
-        if event["type"] != "response.content_part.done":
-            yield event
+    DROPPED: ClassVar[tuple[str, ...]] = ("response.content_part.done",)
 
 
 class NoTextDone(ResponseEvents):
     """Goes from the last piece of a text to the end of its part, without the event that has the whole text."""
 
-    def change(self, event: Event) -> Iterator[Event]:
-        """Drop the end."""
-        if event["type"] != "response.output_text.done":
-            yield event
+    DROPPED: ClassVar[tuple[str, ...]] = ("response.output_text.done",)
 
 
 # --------------------------------------------------------------------------- odd, but right
-
-
-class MarkedAtTheEnd(ReferenceServer):
-    """Ends a stream with the marker of the chat route too."""
-
-    async def typed_frames(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
-        """Add it."""
-        async for frame in super().typed_frames(events):
-            yield frame
-        yield b"data: [DONE]\n\n"
 
 
 class CommentsAndOtherLineEnds(ReferenceServer):

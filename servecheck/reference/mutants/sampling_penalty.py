@@ -8,6 +8,7 @@ from typing import Any
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event
+from servecheck.reference.dropping import Dropping
 from servecheck.reference.engine import Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
@@ -19,16 +20,12 @@ __all__ = ["HARMLESS", "MUTANTS"]
 _NAMES = ("frequency_penalty", "presence_penalty", "repetition_penalty")
 
 
-def _without(sampling: Sampling) -> Sampling:
-    return replace(sampling, frequency_penalty=0.0, presence_penalty=0.0, repetition_penalty=1.0)
-
-
-class PenaltiesDropped(ReferenceServer):
+class PenaltiesDropped(Dropping):
     """Accepts all three penalties and samples as if they were absent."""
 
-    def sampling_of(self, body: Event) -> Sampling:
+    def without(self, sampling: Sampling) -> Sampling:
         """Drop them."""
-        return _without(super().sampling_of(body))
+        return replace(sampling, frequency_penalty=0.0, presence_penalty=0.0, repetition_penalty=1.0)
 
 
 class PresenceDropped(ReferenceServer):
@@ -82,22 +79,20 @@ class WrongSign(ReferenceServer):
         )
 
 
-class DroppedInStreams(ReferenceServer):
+class DroppedInStreams(PenaltiesDropped):
     """Drops penalties where the request streams."""
 
-    def sampling_of(self, body: Event) -> Sampling:
+    def drops(self, body: Event) -> bool:
         """Drop them in a stream."""
-        found = super().sampling_of(body)
-        return _without(found) if body.get("stream") else found
+        return bool(body.get("stream"))
 
 
-class DroppedOnCompletions(ReferenceServer):
+class DroppedOnCompletions(PenaltiesDropped):
     """Drops penalties on the completions route."""
 
-    def sampling_of(self, body: Event) -> Sampling:
+    def drops(self, body: Event) -> bool:
         """Drop them there."""
-        found = super().sampling_of(body)
-        return _without(found) if "prompt" in body else found
+        return "prompt" in body
 
 
 class TooWeak(ReferenceServer):

@@ -9,6 +9,7 @@ from typing import Any
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Event, Reply, Request
 from servecheck.reference.base import Answer
+from servecheck.reference.dropping import Dropping
 from servecheck.reference.engine import Job
 from servecheck.reference.fields import ApiError
 from servecheck.reference.mutants import Harmless, Mutant
@@ -21,16 +22,12 @@ __all__ = ["HARMLESS", "MUTANTS"]
 _NAMES = ("bad_words", "allowed_token_ids", "stop_token_ids")
 
 
-def _without(sampling: Sampling) -> Sampling:
-    return replace(sampling, bad_words=(), allowed=None, stop_ids=frozenset())
-
-
-class ListsDropped(ReferenceServer):
+class ListsDropped(Dropping):
     """Takes the three lists for fields that it does not know, and answers 200."""
 
-    def sampling_of(self, body: Event) -> Sampling:
+    def without(self, sampling: Sampling) -> Sampling:
         """Drop them."""
-        return _without(super().sampling_of(body))
+        return replace(sampling, bad_words=(), allowed=None, stop_ids=frozenset())
 
 
 class BadWordsDropped(ReferenceServer):
@@ -60,22 +57,20 @@ class ListsRefused(ReferenceServer):
         return super().sampling_of(body)
 
 
-class DroppedInStreams(ReferenceServer):
+class DroppedInStreams(ListsDropped):
     """Drops the lists where the request streams."""
 
-    def sampling_of(self, body: Event) -> Sampling:
+    def drops(self, body: Event) -> bool:
         """Drop them in a stream."""
-        found = super().sampling_of(body)
-        return _without(found) if body.get("stream") else found
+        return bool(body.get("stream"))
 
 
-class DroppedOnCompletions(ReferenceServer):
+class DroppedOnCompletions(ListsDropped):
     """Drops the lists on the completions route."""
 
-    def sampling_of(self, body: Event) -> Sampling:
+    def drops(self, body: Event) -> bool:
         """Drop them there."""
-        found = super().sampling_of(body)
-        return _without(found) if "prompt" in body else found
+        return "prompt" in body
 
 
 class OnlyWithoutSpace(ReferenceServer):

@@ -77,37 +77,49 @@ class KeepsRunningUnseen(Detached):
         raise ApiError("no route /metrics", status=404, kind="not_found_error", code="not_found")
 
 
-class CountLeaks(ReferenceServer):
-    """Stops working but leaves every aborted request in its count of running ones, so that routers avoid it."""
+class Watching(ReferenceServer):
+    """Notices how each answer ends; subclasses say what becomes of it."""
+
+    async def begins(self) -> None:
+        """Do what comes before an answer."""
+
+    def closes(self, *, finished: bool) -> None:
+        """Do what comes behind one that was finished or aborted."""
+        raise NotImplementedError
 
     async def deltas(self, job: Job) -> AsyncIterator[Delta]:
-        """Count what was not finished once more."""
+        """Watch them."""
+        await self.begins()
         finished = False
         try:
             async for delta in super().deltas(job):
                 finished = finished or delta.finish is not None
                 yield delta
         finally:
-            if not finished:
-                self.metrics.running += 1
+            self.closes(finished=finished)
 
 
-class SlotLeaks(ReferenceServer):
+class CountLeaks(Watching):
+    """Stops working but leaves every aborted request in its count of running ones, so that routers avoid it."""
+
+    def closes(self, *, finished: bool) -> None:
+        """Count what was not finished once more."""
+        self.metrics.running += not finished
+
+
+class SlotLeaks(Watching):
     """Loses its only slot to the first aborted request, and serves nobody from then on."""
 
     _leaked = False
 
-    async def deltas(self, job: Job) -> AsyncIterator[Delta]:
+    async def begins(self) -> None:
         """Wait for a slot that is never given back."""
         if self._leaked:
             await asyncio.Event().wait()
-        finished = False
-        try:
-            async for delta in super().deltas(job):
-                finished = finished or delta.finish is not None
-                yield delta
-        finally:
-            self._leaked = not finished
+
+    def closes(self, *, finished: bool) -> None:
+        """Lose it."""
+        self._leaked = not finished
 
 
 class LeaksIntoNext(ReferenceServer):

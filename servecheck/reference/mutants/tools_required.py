@@ -19,8 +19,9 @@ from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.parsing import CallDelta
+from servecheck.reference.rewriting import Rewritten
 from servecheck.reference.server import ReferenceServer
-from servecheck.reference.toolfaults import Changing, OtherText, Rewritten, forced, refinished, twice
+from servecheck.reference.toolfaults import Changing, OtherText, forced, refinished, twice
 
 __all__ = ["HARMLESS", "MUTANTS"]
 

@@ -16,8 +16,9 @@ from servecheck.reference.fields import ApiError
 from servecheck.reference.longthought import LongThought
 from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.mutants import tools_required as shared
+from servecheck.reference.rewriting import Rewritten
 from servecheck.reference.server import ReferenceServer
-from servecheck.reference.toolfaults import OtherText, Rewritten
+from servecheck.reference.toolfaults import OtherText
 
 __all__ = ["HARMLESS", "MUTANTS"]
 
