@@ -24,7 +24,7 @@ from servecheck.model import DECIDED, Cell, Json, Kind, Outcome, Status
 from servecheck.report.data import RunReport, Since
 from servecheck.stats import Interval, wilson
 
-__all__ = ["Flake", "Flip", "History", "Told", "Trend", "changes", "previous_of"]
+__all__ = ["Flake", "Flip", "History", "LaterHistory", "Told", "Trend", "changes", "previous_of"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (
@@ -53,6 +53,10 @@ _CONFIRMED = 2  # looks, in one run or in two, that make a change more than a mo
 # A trend is told from five standard errors on, because a matrix holds hundreds of figures and every one is tested;
 # and only where the change is as large as a reader would call one.
 _SURE, _LARGE, _BINS, _FEWEST = 5.0, 0.1, 40, 12
+
+
+class LaterHistory(StoreError):
+    """The file was written by a later version: it is whole, and this version must not write it."""
 
 
 class Told(StrEnum):
@@ -137,7 +141,7 @@ class History:
         with self._errors():
             self._base = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
             if self._base.execute("PRAGMA user_version").fetchone()[0] not in {0, 1}:
-                raise StoreError(f"{path} was written by a later version of servecheck")
+                raise LaterHistory(f"{path} was written by a later version of servecheck")
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA foreign_keys = ON")
             self._base.executescript(_SCHEMA)
@@ -158,6 +162,13 @@ class History:
             yield
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {error}") from error
+
+    def check(self) -> None:
+        """Read the whole file; a page that is damaged is otherwise found when a run is added, after it was made."""
+        with self._errors():
+            said = self._base.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if said != "ok":
+            raise StoreError(f"{self.path}: {said}")
 
     # ----------------------------------------------------------------- writing
 
@@ -213,11 +224,16 @@ class History:
             found = self._base.execute("SELECT id, started, decision, complete FROM run ORDER BY started, id")
             return [(run, started, decision, bool(complete)) for run, started, decision, complete in found]
 
-    def last(self, endpoint: str, *, before: str | None = None, since: str | None = None) -> dict[str, Json] | None:
+    def last(
+        self, endpoint: str, *, before: str | None = None, since: str | None = None, filled: bool = False
+    ) -> dict[str, Json] | None:
         """Return the last complete run of an endpoint as the header of a new run keeps it, ``None`` without one.
 
         ``before`` leaves out a run and all later ones. ``since`` is the id of a run, a version of the engine, or the
         beginning of a day as 2026-11-30: the last run that is it, that served with it, or that began before it.
+
+        With ``filled``, a row that this run did not decide, or did not ask, is as it was when it last was decided: a
+        night without a server, or of fewer rows, must not hide what changed over it.
         """
         with self._errors():
             found = self._base.execute(
@@ -235,12 +251,25 @@ class History:
             cells = self._base.execute(
                 "SELECT feature, status, value FROM cell WHERE run = ? AND endpoint = ?", (run, endpoint)
             )
+            said = {feature: value if value is not None else status for feature, status, value in cells}
+            if filled:
+                said = {**said, **self._decided(endpoint, started)}
             return {
                 "run": run,
                 "started": started,
                 "engine": " ".join(filter(None, (engine, version))),
-                "cells": {feature: value if value is not None else status for feature, status, value in cells},
+                "cells": said,
             }
+
+    def _decided(self, endpoint: str, until: str) -> dict[str, Json]:
+        found = self._base.execute(
+            # Of the columns beside MAX(), SQLite takes the values of the row that has the maximum.
+            "SELECT c.feature, c.status, c.value, MAX(r.started) FROM cell c JOIN run r ON r.id = c.run "
+            "WHERE c.endpoint = ? AND r.complete = 1 AND r.started <= ? AND c.status NOT IN ('error', 'inconclusive') "
+            "GROUP BY c.feature",
+            (endpoint, until),
+        )
+        return {feature: value if value is not None else status for feature, status, value, _ in found}
 
     def changed(
         self, since: str | None = None, endpoint: str | None = None, rows: Sequence[str] = ()
@@ -452,7 +481,7 @@ def _binned(values: Sequence[float]) -> list[float]:
 
 def previous_of(history: History, endpoints: Sequence[str]) -> dict[str, Json]:
     """Return the last run of each endpoint, as the header of a new run keeps it."""
-    found = {name: history.last(name) for name in endpoints}
+    found = {name: history.last(name, filled=True) for name in endpoints}
     return {name: last for name, last in found.items() if last is not None}
 
 
