@@ -252,44 +252,53 @@ class History:
                 "SELECT feature, status, value FROM cell WHERE run = ? AND endpoint = ?", (run, endpoint)
             )
             said = {feature: value if value is not None else status for feature, status, value in cells}
-            if filled:
-                said = {**said, **self._decided(endpoint, started)}
+            decided = self._decided(endpoint, started) if filled else {}
+            earlier: dict[str, Json] = {
+                feature: {"run": when[0], "started": when[1]}
+                for feature, (_, *when) in decided.items()
+                if when[0] != run
+            }
             return {
                 "run": run,
                 "started": started,
                 "engine": " ".join(filter(None, (engine, version))),
-                "cells": said,
+                "cells": {**said, **{feature: each[0] for feature, each in decided.items()}},
+                "earlier": earlier,
             }
 
-    def _decided(self, endpoint: str, until: str) -> dict[str, Json]:
+    def _decided(self, endpoint: str, until: str) -> dict[str, tuple[str, str, str]]:
+        """Return what each row was when it last was decided, up to a moment, with the run and when it began."""
         found = self._base.execute(
             # Of the columns beside MAX(), SQLite takes the values of the row that has the maximum.
-            "SELECT c.feature, c.status, c.value, MAX(r.started) FROM cell c JOIN run r ON r.id = c.run "
+            "SELECT c.feature, c.status, c.value, r.id, MAX(r.started) FROM cell c JOIN run r ON r.id = c.run "
             "WHERE c.endpoint = ? AND r.complete = 1 AND r.started <= ? AND c.status NOT IN ('error', 'inconclusive') "
             "GROUP BY c.feature",
             (endpoint, until),
         )
-        return {feature: value if value is not None else status for feature, status, value, _ in found}
+        return {
+            feature: (value if value is not None else status, run, started)
+            for feature, status, value, run, started in found
+        }
 
     def changed(
         self, since: str | None = None, endpoint: str | None = None, rows: Sequence[str] = ()
     ) -> list[tuple[str, str, str, str, str]]:
         """Return what the last run of each endpoint says otherwise than the one before it, or than ``since``.
 
-        Each is endpoint, row, what it was, what it is, and the run that it is compared with. Raises ``UsageError``
-        where no run fits ``since``.
+        A row that the run before did not decide is compared with the last one that did. Each is endpoint, row, what it
+        was, what it is, and the run that it is compared with. Raises ``UsageError`` where no run fits ``since``.
         """
         found = []
         fits = False
         for name in [endpoint] if endpoint is not None else self.endpoints():
             last = self.last(name)
-            before = self.last(name, before=str(last["run"]) if last else None, since=since)
+            before = self.last(name, before=str(last["run"]) if last else None, since=since, filled=True)
             if last is None or before is None:
                 continue
             fits = True
             was, now = (_known(each) for each in (before, last))
             found += [
-                (name, feature, was[feature], now[feature], str(before["run"]))
+                (name, feature, was[feature], now[feature], _run_of(before, feature)[0])
                 for feature in now
                 if feature in was and was[feature] != now[feature] and _wanted(feature, rows)
                 if not {was[feature], now[feature]} & _UNDECIDED
@@ -365,6 +374,14 @@ class History:
 def _known(last: Mapping[str, Json]) -> dict[str, str]:
     cells = last.get("cells")
     return {feature: str(said) for feature, said in cells.items()} if isinstance(cells, dict) else {}
+
+
+def _run_of(last: Mapping[str, Json], feature: str) -> tuple[str, str]:
+    """Return the run that said what a row was, and when it began: the run before, or an earlier one that decided it."""
+    earlier = last.get("earlier")
+    found = earlier.get(feature) if isinstance(earlier, dict) else None
+    which = found if isinstance(found, dict) else last
+    return str(which.get("run")), str(which.get("started"))
 
 
 def _wanted(feature: str, rows: Sequence[str]) -> bool:
@@ -499,12 +516,13 @@ def changes(previous: Mapping[str, Json], cells: Sequence[Cell]) -> tuple[Since,
         told = value is not None or cell.status in DECIDED
         if isinstance(before, str) and before != now and told and before not in _UNDECIDED:
             sure = _agreeing(cell) >= _CONFIRMED or value is not None
+            run, started = _run_of(last, cell.feature)
             found.append(
                 Since(
                     endpoint=cell.endpoint,
                     feature=cell.feature,
-                    run=str(last.get("run")),
-                    started=datetime.fromisoformat(str(last.get("started"))),
+                    run=run,
+                    started=datetime.fromisoformat(started),
                     before=before,
                     after=now,
                     told=(Told.CONFIRMED if sure else Told.ONCE).value,
