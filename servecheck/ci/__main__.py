@@ -130,6 +130,7 @@ def run(environ: Environ) -> int:
         environ,
         {
             "decision": report.verdict.decision.value,
+            "sentence": report.verdict.sentence,
             "changed": "true" if any(change.sure for change in found) else "false",
             "exit-code": str(code),
         },
