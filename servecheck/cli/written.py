@@ -39,8 +39,10 @@ def lint(paths: Paths) -> None:
     problems = find_problems(paths, probes=given.probes(), features=features.BY_ID)
     for problem in problems:
         typer.echo(str(problem))
-    typer.echo(f"{len(problems)} problem(s)" if problems else "no problems", err=True)
-    raise typer.Exit(exits.EXIT_USAGE if problems else 0)
+    wrong = [problem for problem in problems if not problem.warning]
+    warnings = f", {len(problems) - len(wrong)} warning(s)" if len(wrong) < len(problems) else ""
+    typer.echo((f"{len(wrong)} problem(s)" if wrong else "no problems") + warnings, err=True)
+    raise typer.Exit(exits.EXIT_USAGE if wrong else 0)
 
 
 def init(
