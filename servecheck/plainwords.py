@@ -120,19 +120,19 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"known: {', '.join(names)}" if 0 < len(names) <= 8 else ""
 
 
-def slip(name: str, known: Iterable[str]) -> str:
+def slip(name: str, known: Iterable[str], *, shortest: int = 4) -> str:
     """Return the known name that another is a slip of the pen for; empty where it is known, or may be a name of its own.
 
     Stricter than :func:`~servecheck.errors.nearest`, for where unknown names are allowed: one letter is missing, too
     many, another or in its neighbour's place, or two where the name has eight letters or more; and how it is cut into
-    words does not matter (``maxlength``, ``max_length``). Names of three letters are like too many words.
+    words does not matter (``maxlength``, ``max_length``). Names under ``shortest`` letters are like too many words.
     """
     names = list(dict.fromkeys(known))
     if name in names:
         return ""
     plain = _joined(name)
-    near = [(_apart(plain, _joined(each)), each) for each in names if len(each) > 3]
-    distance, found = min(near, default=(9, ""))
+    near = ((_apart(plain, _joined(each)), each) for each in names if len(each) >= shortest)
+    distance, found = min(near, key=lambda pair: pair[0], default=(9, ""))
     return found if distance <= (2 if len(found) >= 8 else 1) else ""
 
 

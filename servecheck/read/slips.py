@@ -56,7 +56,7 @@ def misspelt(schema: Json) -> Iterator[Complaint]:
         for name in part:
             if name in KEYWORDS or name in _MEANT:
                 continue
-            meant = slip(name, KEYWORDS - part.keys())
+            meant = slip(name, sorted(KEYWORDS - part.keys()))
             if meant:
                 yield Complaint(
                     at=(*at, name),
