@@ -153,7 +153,9 @@ def _row_meanings(
         if isinstance(value, str) and not re.fullmatch(ENV_NAME, value):
             found.append(document.problem((*at, "headers_env", name), VARIABLE_RULE, quiet=True))
     declared = row.get("declared")
-    texts = {key: value for key, value in declared.items() if isinstance(value, str)} if isinstance(declared, dict) else {}
+    texts = (
+        {key: value for key, value in declared.items() if isinstance(value, str)} if isinstance(declared, dict) else {}
+    )
     for each in doubts(texts):
         where = (*at, "declared", *each.at)
         found.append(document.problem(where, each.message, on_key=each.on_key, suggestion=each.suggestion))

@@ -121,7 +121,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def slip(name: str, known: Iterable[str], *, shortest: int = 4) -> str:
-    """Return the known name that another is a slip of the pen for; empty where it is known, or may be a name of its own.
+    """Return the known name that another is a slip for; empty where it is known, or may be a name of its own.
 
     Stricter than :func:`~servecheck.errors.nearest`, for where unknown names are allowed: one letter is missing, too
     many, another or in its neighbour's place, or two where the name has eight letters or more; and how it is cut into
@@ -141,7 +141,7 @@ def _joined(name: str) -> str:
 
 
 def _apart(one: str, other: str) -> int:
-    """Return how many letters must be put in, taken out, replaced or swapped with a neighbour; beyond two, some more."""
+    """Return how many letters must be put in, taken out, replaced or swapped with a neighbour; beyond two, any more."""
     if abs(len(one) - len(other)) > 2:
         return 9
     before: list[int] = []

@@ -14,10 +14,11 @@ from servecheck.probes import discover
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+BLOCK = re.compile(r"^```ya?ml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
     for page in PAGES
-    for number, block in enumerate(re.findall(r"^```ya?ml\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+    for number, block in enumerate(BLOCK.findall(page.read_text("utf-8")))
 ]
 TOOL = {"type": "function", "function": {"name": "book", "parameters": {"type": "object", "properties": {}}}}
 BESIDE = {

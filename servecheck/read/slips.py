@@ -18,15 +18,17 @@ from servecheck.read.schemas import fault_in_schema, parts
 __all__ = ["KEYWORDS", "impossible", "misspelt", "slips", "wrong_with"]
 
 KEYWORDS = frozenset(
-    """
-    $anchor $comment $defs $dynamicAnchor $dynamicRef $id $recursiveAnchor $recursiveRef $ref $schema $vocabulary
-    additionalItems additionalProperties allOf anyOf const contains contentEncoding contentMediaType contentSchema
-    default definitions dependencies dependentRequired dependentSchemas deprecated description else enum examples
-    exclusiveMaximum exclusiveMinimum format if items maxContains maxItems maxLength maxProperties maximum minContains
-    minItems minLength minProperties minimum multipleOf not oneOf pattern patternProperties prefixItems properties
-    propertyNames readOnly required then title type unevaluatedItems unevaluatedProperties uniqueItems writeOnly
-    """.split()
-)
+    {
+        "$anchor", "$comment", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef",
+        "$ref", "$schema", "$vocabulary", "additionalItems", "additionalProperties", "allOf", "anyOf", "const",
+        "contains", "contentEncoding", "contentMediaType", "contentSchema", "default", "definitions", "dependencies",
+        "dependentRequired", "dependentSchemas", "deprecated", "description", "else", "enum", "examples",
+        "exclusiveMaximum", "exclusiveMinimum", "format", "if", "items", "maxContains", "maxItems", "maxLength",
+        "maxProperties", "maximum", "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
+        "not", "oneOf", "pattern", "patternProperties", "prefixItems", "properties", "propertyNames", "readOnly",
+        "required", "then", "title", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "writeOnly",
+    }
+)  # fmt: skip
 """The keywords of JSON Schema, of the drafts from 4 to 2020-12."""
 
 _MEANT = frozenset({"comment", "cost", "example", "id", "nullable"})
@@ -37,7 +39,7 @@ _HYPOTHETICAL = frozenset({"not", "if"})
 
 
 def wrong_with(schema: Json, at: Key = ()) -> Iterator[Complaint]:
-    """Yield why nobody can be judged by a schema, and what in it is most likely not meant; ``at`` is where it stands."""
+    """Yield why nobody can be judged by a schema, and what in it is likely not meant; ``at`` is where it stands."""
     fault = fault_in_schema(schema)
     if fault is not None:
         yield Complaint(at=(*at, *fault.at), message=fault.message)
@@ -96,4 +98,3 @@ def _forbidden(name: str, part: Mapping[str, Any], properties: Mapping[str, Any]
     if isinstance(patterns, dict) and any(may_match(pattern, name) for pattern in patterns):
         return ""
     return "additionalProperties: false leaves no room for it"
-
