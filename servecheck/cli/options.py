@@ -23,9 +23,14 @@ ScenarioPath = Annotated[
 Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
 ProfileName = Annotated[
     str | None,
+    typer.Option("--profile", help="Judge by what an application needs: a name (servecheck list profiles) or a file."),
+]
+RunProfile = Annotated[
+    str | None,
     typer.Option(
         "--profile",
-        help="What an application needs decides, and only that runs unless --suite is given too: a name or a file.",
+        help="Run and judge by what an application needs: a name (servecheck list profiles) or a file; with --suite "
+        "its rows come to those of the suite.",
     ),
 ]
 ExpectFile = Annotated[
