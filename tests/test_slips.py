@@ -39,12 +39,15 @@ CLOSED: dict[str, Any] = {"type": "object", "properties": {"currency": {}}, "add
         ("", "uniqueItems"),
     ],
 )
-def test_what_is_nearly_a_keyword_is_one_and_an_annotation_is_not(meant, written):
+def test_what_is_nearly_a_keyword_is_one_and_an_annotation_is_not(meant: str, written: str):
     assert [each.suggestion for each in misspelt({written: 1})] == ([f"did you mean {meant!r}?"] if meant else [])
 
 
 def test_names_of_properties_and_values_are_no_keywords():
-    named = {"properties": {"titel": {"const": {"enumm": 1}}}, "$defs": {"patern": {"enum": ["uniqeItems"]}}}
+    named: dict[str, Any] = {
+        "properties": {"titel": {"const": {"enumm": 1}}},
+        "$defs": {"patern": {"enum": ["uniqeItems"]}},
+    }
     assert list(misspelt(named)) == []
 
 
