@@ -64,6 +64,7 @@ def run_suite(
         globs=rows,
         given=bool(paths) and scenario.BUILTIN not in paths,
         workload=own,
+        own=scenario.named_by_file(chosen, paths),
     )
     connect, instrument = runs.connector(env), runs.instrument_check(probes)
     asyncio.run(runs.carry_out(planned, probes, folder, connect, instrument=instrument))

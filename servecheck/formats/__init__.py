@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from servecheck import yamlfile
 from servecheck.errors import Problem
+from servecheck.formats.names import builtin, of, table
 from servecheck.identify import precision_in_name
 from servecheck.model import Endpoint, Fingerprint
 from servecheck.schema.formats_v1 import FormatsV1, StackFormatsV1
@@ -25,18 +23,6 @@ class Precision:
 
     name: str
     source: str
-
-
-def builtin() -> tuple[Path, ...]:
-    """Return the files of the table, by name."""
-    return tuple(sorted(Path(__file__).parent.glob("*.yaml")))
-
-
-@functools.cache
-def table() -> FormatsV1:
-    """Return the table. Raises :class:`ScenarioError` where its file has problems."""
-    (path,) = builtin()
-    return yamlfile.validate(path, FormatsV1)
 
 
 def problems_of(document: yamlfile.Document) -> list[Problem]:
@@ -83,19 +69,6 @@ def said_of(known: Fingerprint) -> Precision | None:
     model = known.value("model") or ""
     found = precision_in_name(model).lower()
     return Precision(name=found, source="the model's name, which proves nothing") if found else None
-
-
-def of(name: str) -> str | None:
-    """Return the id of the format that goes by a name, ``None`` where none does; versions of GGUF are one format."""
-    wanted = name.strip().lower()
-    for format_, each in table().formats.items():
-        if wanted == format_ or wanted in each.names:
-            return format_
-    if re.match(r"i?q[1-8]_|gguf", wanted):
-        return "gguf"
-    # gptq-int4 and the like: the family stands first.
-    family = re.split(r"[-_. ]", wanted, maxsplit=1)[0]
-    return None if family == wanted else of(family)
 
 
 # --------------------------------------------------------------------------- warnings
