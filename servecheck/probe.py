@@ -84,6 +84,11 @@ class Session(Protocol):
     def nonce(self, letters: int = 10) -> str:
         """Return a random lower-case word; the same run seed, case and call order give the same word."""
 
+    def unseen(self, letters: int = 10) -> str:
+        """Return a random word as :meth:`nonce` does, but another one in each run, also of the same seed: for what must
+        not be in a cache that has seen the run before.
+        """
+
     def seconds(self) -> float:
         """Return the injected clock, in seconds."""
 
