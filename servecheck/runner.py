@@ -306,7 +306,7 @@ class Runner:
         hangs = sum(any(f.check == "reply-comes-within-the-deadline" for f in trial.findings) for trial in have)
         if hangs >= 2:
             return len(have)
-        if probe.first_use and not hangs:
+        if (probe.first_use or probe.steady) and not hangs:
             return wanted
         if self._plan.settings.trials is None and any(trial.status is not Status.SUPPORTED for trial in have):
             return max(wanted, _SECOND_LOOK)

@@ -132,7 +132,7 @@ def hit(tokens: int, header: int = 0) -> float:
 
 def miss(tokens: int, header: int = 0) -> float:
     """Return up to how many cached tokens a prompt is a miss: what a template adds to all was computed for others."""
-    return max(64, tokens / 10, min(header, tokens / 2))
+    return max(64, tokens / 10, header)
 
 
 def is_off(fingerprint: Fingerprint) -> bool:
