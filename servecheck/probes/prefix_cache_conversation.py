@@ -257,7 +257,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     exclusive=True,
-    requests=9,
-    prompt_tokens=3800,
-    output_tokens=4,
+    requests=12,
+    prompt_tokens=3950,
+    output_tokens=5,
 )

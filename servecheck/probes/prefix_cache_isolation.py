@@ -150,7 +150,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     exclusive=True,
-    requests=9,
-    prompt_tokens=1860,
-    output_tokens=4,
+    requests=12,
+    prompt_tokens=1880,
+    output_tokens=5,
 )

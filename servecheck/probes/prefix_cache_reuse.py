@@ -231,7 +231,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     exclusive=True,
-    requests=7,
-    prompt_tokens=1410,
-    output_tokens=3,
+    requests=10,
+    prompt_tokens=1430,
+    output_tokens=4,
 )
