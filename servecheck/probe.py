@@ -171,8 +171,9 @@ class Probe(Generic[P]):
     ``overloads`` probes send more than the server may take: being turned away is what they ask about, no fault either.
     ``first_use`` probes ask what a first use costs: they run before all others, and are not looked at again, since
     what they used is no longer new. ``steady`` probes read what is the same at every look: one is enough, whatever it
-    shows. ``applies`` returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
-    sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
+    shows. ``applies`` returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped
+    (not-applicable)`` and sends nothing. Where only the replies can tell, the judge yields a
+    :class:`~servecheck.model.NotApplicable` and
     nothing else. ``per_item`` probes run on what the caller brings, once for each item of a workload, and not at all
     without one: their built-in scenarios are patterns to fill in. ``requests``, ``prompt_tokens`` and ``output_tokens``
     are the estimates per trial that ``--dry-run`` adds up, on a healthy endpoint that has the feature; ``cost`` returns

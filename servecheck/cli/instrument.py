@@ -11,9 +11,7 @@ import typer
 
 from servecheck.cli import given, listing
 from servecheck.cli.options import AsJson
-from servecheck.addresses import VARIABLE_RULE
 from servecheck.errors import UnknownName, UsageError
-from servecheck.schema.endpoints_v1 import ENV_NAME
 
 if TYPE_CHECKING:
     from servecheck.reference.mutants import Harmless, Mutant
@@ -44,11 +42,15 @@ MutantName = Annotated[
 ]
 Language = Annotated[
     str | None,
-    typer.Option("--language", help="obedient (unless a fault shows only with another), babbling, declining, reasoning."),
+    typer.Option(
+        "--language", help="obedient (unless a fault shows only with another), babbling, declining, reasoning."
+    ),
 ]
 WantedKey = Annotated[
     str | None,
-    typer.Option("--api-key-env", metavar="VARIABLE", help="Want the key that this variable holds; never the key itself."),
+    typer.Option(
+        "--api-key-env", metavar="VARIABLE", help="Want the key that this variable holds; never the key itself."
+    ),
 ]
 _TOKEN_SECONDS = 0.005  # a server that nobody waits for as for an engine; what rows time is as clear as at 0.02
 
@@ -59,7 +61,10 @@ def mock(
     language: Language = None,
     api_key_env: WantedKey = None,
 ) -> None:
-    """Serve the reference server, or one of its broken variants, on 127.0.0.1; about 200 tokens a second."""
+    """Serve the reference server, or one of its broken variants, on 127.0.0.1.
+
+    It makes about 200 tokens a second.
+    """
     from servecheck.reference.mock import serve
     from servecheck.reference.models import MODELS
     from servecheck.reference.server import ReferenceServer
@@ -102,6 +107,9 @@ def mock(
 
 
 def _wanted_key(variable: str) -> str:
+    from servecheck.addresses import VARIABLE_RULE
+    from servecheck.schema.endpoints_v1 import ENV_NAME
+
     # What is no variable's name may be the key itself, so it is not repeated.
     if re.fullmatch(ENV_NAME, variable) is None:
         raise UsageError(f"--api-key-env: {VARIABLE_RULE}")

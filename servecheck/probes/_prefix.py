@@ -19,7 +19,7 @@ __all__ = [
     "HEADER",
     "LONGEST_BLOCK",
     "answered_sides",
-    "ask_header",
+    "asks_header",
     "best",
     "block_of",
     "cached_in",
@@ -53,7 +53,11 @@ _COUNTERS = (
 """Series of cached tokens, each with the series of all prompt tokens that goes with it."""
 _FIRST = "0"
 HEADER = "header"
-"""The step that shows how long a chat template's own beginning can be at the most."""
+"""The side that shows how long a chat template's own beginning can be at the most, where a miss was none.
+
+A template's beginning (a date, a system message of its own, how tools are to be called) was computed for whoever asked
+before. It cannot be longer than the whole prompt of a short request whose words are new.
+"""
 _LATE, _LATE_READS = 0.5, 5  # engines add a request to their counters up to a second after its reply
 _FEWEST = 128
 _TAIL = 32  # tokens at the end of the prompt that are not shared
@@ -97,16 +101,6 @@ async def start_counting(session: Session, first: str = _FIRST) -> None:
     await session.metrics(f"metrics-{first}")
 
 
-async def ask_header(session: Session, body: dict[str, Json], step: str = HEADER) -> None:
-    """Send a short request of the same shape whose own words are new, as a measure of what a template adds to all.
-
-    A template's own beginning (its date, its default system message, how tools are to be called) was computed for
-    whoever asked before. It cannot be longer than the whole prompt of such a request.
-    """
-    await start_counting(session, f"{step}-{_FIRST}")
-    await send(session, (step,), step, body, first=f"{step}-{_FIRST}")
-
-
 async def send(session: Session, sides: Sequence[str], side: str, body: dict[str, Json], first: str = _FIRST) -> None:
     """Send one side, then read the counters until they have heard of it."""
     await session.chat(side, body)
@@ -121,8 +115,14 @@ async def send(session: Session, sides: Sequence[str], side: str, body: dict[str
 
 
 def header(transcript: Transcript, step: str = HEADER) -> int:
-    """Return the tokens of the short request, 0 where there is none: recordings of old have none."""
+    """Return the tokens of the short request, 0 where none was needed."""
     return prompt_tokens(transcript, step)
+
+
+def asks_header(transcript: Transcript, side: str, cached: int) -> bool:
+    """Tell whether more came from the cache than a side whose words were new can have got without a long template."""
+    total = prompt_tokens(transcript, side)
+    return bool(total) and cached > miss(total)
 
 
 def hit(tokens: int, header: int = 0) -> float:

@@ -99,19 +99,21 @@ async def drive(session: Session, params: PrefixCacheConversationParams, _: Tran
             return
         word = session.unseen()
         system = prefix.prompt(word, words, "You help with these words. Answer briefly.")
-        await prefix.ask_header(session, _short(kind, session.unseen()) | prefix.telling(known), _header_step(kind))
         await prefix.start_counting(session, kind)
         with_schema = kind == "agent"
         for turn, side in enumerate(_sides(kind), start=1):
+            if turn == 2 and _needs_header(session.transcript, kind):
+                short = _short(kind, session.unseen()) | prefix.telling(known)
+                await prefix.send(session, _asked(kind), _header_step(kind), short, first=kind)
             body: dict[str, Json] = {"messages": _history(kind, word, system, turn), "max_tokens": 1, "temperature": 0}
             body |= prefix.telling(known)
             if kind == "agent":
                 body["tools"] = _tools(word)
             shaped = body | ({"response_format": response_format(_ANSWER)} if turn >= _SCHEMA_FROM else {})
-            await prefix.send(session, _sides(kind), side, shaped if with_schema else body, first=kind)
+            await prefix.send(session, _asked(kind), side, shaped if with_schema else body, first=kind)
             if with_schema and shaped is not body and not answer_at(session.transcript, side):
                 with_schema = False  # a schema beside tools is refused here and there; what it does alone is known
-                await prefix.send(session, _sides(kind), side, body, first=kind)
+                await prefix.send(session, _asked(kind), side, body, first=kind)
             if not answer_at(session.transcript, side):
                 break
 
@@ -124,7 +126,18 @@ def _short(kind: str, word: str) -> dict[str, Json]:
 
 
 def _header_step(kind: str) -> str:
-    return f"{prefix.HEADER}-{kind}"
+    return f"{kind}-{prefix.HEADER}"
+
+
+def _asked(kind: str) -> tuple[str, ...]:
+    """Return all that may be asked of a kind, in order."""
+    first, *later = _sides(kind)
+    return (first, _header_step(kind), *later)
+
+
+def _needs_header(transcript: Transcript, kind: str) -> bool:
+    first, best = _sides(kind)[0], _best(transcript, kind)
+    return best is not None and prefix.asks_header(transcript, first, best[0][first])
 
 
 def _needs_control(transcript: Transcript) -> bool:
@@ -139,7 +152,8 @@ def _needs_control(transcript: Transcript) -> bool:
 
 def _best(transcript: Transcript, kind: str) -> tuple[dict[str, int], str] | None:
     header = prefix.header(transcript, _header_step(kind))
-    return prefix.best(transcript, _sides(kind), _sides(kind)[1], first=kind, header=header)
+    asked = prefix.answered_sides(transcript, _asked(kind))
+    return prefix.best(transcript, asked, _sides(kind)[1], first=kind, header=header)
 
 
 def _again(transcript: Transcript, kind: str, cached: dict[str, int]) -> list[str]:
@@ -199,7 +213,7 @@ def _said(
     figures = {f"cached_turn_{turn}_tokens": cached[side] for turn, side in enumerate(sides, start=1)}
     seen = [exchange for side in sides if (exchange := transcript.get(side)) is not None]
     if "counter" in says:
-        seen += prefix.reads_of(transcript, sides, first=kind)
+        seen += prefix.reads_of(transcript, _asked(kind), first=kind)
     return f"{says} {listed} tokens cached in turns 1 to {_TURNS}", figures, seen
 
 
@@ -257,7 +271,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     exclusive=True,
-    requests=12,
-    prompt_tokens=3950,
-    output_tokens=5,
+    requests=9,
+    prompt_tokens=3800,
+    output_tokens=4,
 )

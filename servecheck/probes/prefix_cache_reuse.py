@@ -38,9 +38,10 @@ _PART = Part()
 _REUSED, _CONTROL, _EVERY = "same-prefix-is-reused", "other-prefix-is-not-reused", "every-try-is-reused"
 _SIDES = ("cold", "warm", "other")
 _AGAIN = ("again-1", "again-2", "again-3")
-_ALL = (*_SIDES, *_AGAIN)
+_ALL = ("cold", prefix.HEADER, "warm", "other", *_AGAIN)
 _QUESTIONS = {
     "cold": "Which word came first?",
+    prefix.HEADER: "Say yes.",
     "warm": "Is there a colour among these words?",
     "other": "Is there a colour among these words?",
     "again-1": "Is there a season among these words?",
@@ -76,13 +77,15 @@ async def drive(session: Session, params: PrefixCacheReuseParams, _: Transcript 
     known = session.fingerprint
     words = prefix.fitting(known, max(params.words, prefix.two_blocks(known)))
     mine, others = session.unseen(), session.unseen()
-    await prefix.ask_header(session, _body(session.unseen(), 0, "Say yes.", stream=False))
     await prefix.start_counting(session)
-    leads = {side: others if side == "other" else mine for side in _ALL}
+    leads = {side: others if side == "other" else mine for side in _ALL} | {prefix.HEADER: session.unseen()}
     for side in _ALL:
+        if side == prefix.HEADER and not _needs_header(session.transcript):
+            continue
         if side in _AGAIN and not _missed(session.transcript):
             break
-        body = _body(leads[side], words, _QUESTIONS[side], stream=False) | prefix.telling(known)
+        long = 0 if side == prefix.HEADER else words
+        body = _body(leads[side], long, _QUESTIONS[side], stream=False) | prefix.telling(known)
         await prefix.send(session, _ALL, side, body)
     if _best(session.transcript) is None:
         long = prefix.fitting(known, max(words, _TIMED_WORDS))
@@ -100,6 +103,11 @@ def _best(transcript: Transcript) -> tuple[dict[str, int], str] | None:
     return prefix.best(transcript, sides, "warm", header=prefix.header(transcript))
 
 
+def _needs_header(transcript: Transcript) -> bool:
+    best = _best(transcript)
+    return best is not None and prefix.asks_header(transcript, "cold", best[0]["cold"])
+
+
 def _missed(transcript: Transcript) -> bool:
     """Tell whether the warm prompt was computed again although the control was not cached either."""
     best = _best(transcript)
@@ -114,7 +122,7 @@ def _missed(transcript: Transcript) -> bool:
 def judge(transcript: Transcript, _: PrefixCacheReuseParams) -> Iterator[Finding]:
     """Judge by the best evidence there is."""
     sides = prefix.answered_sides(transcript, _ALL)
-    for side in (*_SIDES, *sides[len(_SIDES) :]):
+    for side in dict.fromkeys((*_SIDES, *sides)):
         exchange = transcript.get(side)
         missing = _PART.unless_answered(_REUSED, reply.chat(exchange) if exchange is not None else None)
         if missing is not None:
@@ -231,7 +239,7 @@ PROBE = Probe(
     drive=drive,
     judge=judge,
     exclusive=True,
-    requests=10,
-    prompt_tokens=1430,
-    output_tokens=4,
+    requests=7,
+    prompt_tokens=1410,
+    output_tokens=3,
 )

@@ -119,12 +119,18 @@ MUTANTS = (
     Mutant(id="any-key-will-do", server=AnyKeyWillDo, wants_key=True, trips=(("wrong-key-is-refused", _V),)),
     Mutant(id="no-key-will-do", server=NoKeyWillDo, wants_key=True, trips=(("missing-key-is-refused", _V),)),
     Mutant(id="open-model-list", server=OpenModelList, wants_key=True, trips=(("model-list-needs-the-key", _V),)),
-    Mutant(id="no-key-is-its-own-fault", server=NoKeyIsItsOwnFault, wants_key=True, trips=(("refusal-of-a-key-is-401", _V),)),
+    Mutant(
+        id="no-key-is-its-own-fault",
+        server=NoKeyIsItsOwnFault,
+        wants_key=True,
+        trips=(("refusal-of-a-key-is-401", _V),),
+    ),
     Mutant(id="open-side-doors", server=OpenSideDoors, wants_key=True, trips=(("side-doors-need-the-key", _V),)),
     Mutant(id="open-tokenizer", server=OpenTokenizer, wants_key=True, trips=(("side-doors-need-the-key", _V),)),
     Mutant(
         id="shows-its-keys",
-        server=ShowsItsKeys, wants_key=True,
+        server=ShowsItsKeys,
+        wants_key=True,
         trips=(("settings-show-no-keys", _V), ("side-doors-need-the-key", _V)),
     ),
 )
