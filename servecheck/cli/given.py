@@ -149,6 +149,11 @@ def profile(name: str | None) -> Profile | None:
     return profiles.find(name, features=features.BY_ID, checks=checks)
 
 
+def rows_of(profile: Profile) -> list[str]:
+    """Return what a run for a profile asks where nobody says more: its rows, and what the endpoints are."""
+    return [*profile.rows, *(limit.row for limit in profile.limits), "identity.*", "quantization.identity"]
+
+
 def framing(title: str | None, context: Path | None, bench: list[str] | None, redact: bool) -> Framing:
     """Return what a caller adds to a report or leaves out of it."""
     from servecheck.report.framing import framing

@@ -94,7 +94,10 @@ def _finding(finding: Finding) -> Finding:
 
 def _observed(observed: Observed) -> Observed:
     return replace(
-        observed, value=without_quotations(observed.value), why=without_quotations(observed.why), measured=_measured(observed.measured)
+        observed,
+        value=without_quotations(observed.value),
+        why=without_quotations(observed.why),
+        measured=_measured(observed.measured),
     )
 
 
