@@ -1,7 +1,8 @@
 """servecheck: can I serve this model from that endpoint instead of this one, and rely on each feature?
 
 The public functions are :func:`run_suite` and :func:`read_run`, which return a :class:`RunReport`, and
-:func:`exchange_curl` for the exchanges that it holds; they are loaded when first asked for, so that ``servecheck --help`` does not wait for an HTTP client. All else may change between versions.
+:func:`exchange_curl` for the exchanges that it holds; they are loaded when first asked for, so that ``servecheck
+--help`` does not wait for an HTTP client. All else may change between versions.
 """
 
 from __future__ import annotations
