@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from servecheck.model import Exchange, Json
+from servecheck.model import Ending, Exchange, Json
 from servecheck.read import reply
 from servecheck.read.text import dig, garbage, quote
 
-__all__ = ["KINDS", "ailment", "denial", "request"]
+__all__ = ["KINDS", "ailment", "answered", "denial", "request"]
 
 KINDS = ("chat", "completion", "embedding", "rerank", "transcription", "image")
 """The kinds of endpoint; a chat is never sent to an embedding server, which it can kill (seen on SGLang)."""
@@ -34,6 +34,7 @@ def request(kind: str) -> tuple[str, dict[str, Json]]:
     return "/chat/completions", {"messages": messages, "max_tokens": 32, "temperature": 0}
 
 
+_OK = 200
 _DENIED = (401, 403)
 _KEY = re.compile(r"\$\{(\w+)\}")  # what stands in a record for a secret
 
@@ -48,6 +49,11 @@ def denial(exchange: Exchange) -> str:
     named = _KEY.search(sent["authorization"])
     held = f"the key in {named[1]}" if named else "the key that was sent"
     return f"{held} was refused (HTTP {exchange.status})"
+
+
+def answered(exchange: Exchange) -> bool:
+    """Tell whether a canary got a whole reply with status 200, whatever is in it."""
+    return exchange.status == _OK and exchange.ending is Ending.COMPLETE
 
 
 def ailment(exchange: Exchange) -> str:
@@ -72,7 +78,8 @@ def ailment(exchange: Exchange) -> str:
     if not isinstance(answer, reply.Answer):
         return answer.what
     text = answer.text if answer.text.strip() else answer.first.reasoning
-    if not text.strip() and not answer.first.tool_calls:
+    if not text.strip() and not answer.first.tool_calls and answer.finish != "length":
+        # Where a model's thoughts are kept from the client, a short answer is empty and says that it was cut.
         return f"an empty answer with finish_reason {answer.finish}"
     sign = garbage(text)
     return f"garbage: {sign}: {quote(text)}" if sign else ""

@@ -46,8 +46,8 @@ EXITS: tuple[tuple[int, str, str], ...] = (
     (
         4,
         (
-            "Could not tell: no 1, but core rows in `error` or `inconclusive` stand between us and 0, "
-            "or nothing could be asked."
+            "Could not tell: no 1, but core rows in `error` or `inconclusive`, or not asked of the reference, stand "
+            "between us and 0, or nothing was decided."
         ),
         "read *Not known* in `report.md`, mend what it names, run again",
     ),

@@ -30,7 +30,16 @@ from servecheck.read.text import seconds
 from servecheck.rollup import MEASURED, trial_status
 from servecheck.scenario import Scenario
 
-__all__ = ["BUILT_IN_CHECKS", "HANGS_NOT", "STAYS_HEALTHY", "Canaries", "is_anomaly", "judge", "settle_hangs"]
+__all__ = [
+    "BUILT_IN_CHECKS",
+    "HANGS_NOT",
+    "STAYS_HEALTHY",
+    "Canaries",
+    "is_anomaly",
+    "judge",
+    "judges_alone",
+    "settle_hangs",
+]
 
 STAYS_HEALTHY = Check(
     id="server-stays-healthy",
@@ -76,7 +85,7 @@ def judge(
     """Judge one recorded case. Trouble that is not the feature's becomes the trial's fault, never a finding."""
     # Where it was not even tried, nothing of it can be judged; nor where a wrong key stands before every answer.
     shut = canaries.before is not None and bool(canary.denial(canaries.before))
-    alone = probe.despite_sickness and any(transcript) and not shut
+    alone = judges_alone(probe, canaries.before) and any(transcript) and not shut
     fault = None if alone else _fault_before(canaries)
     sick = _unhealthy_after(transcript, canaries) if fault is None and not alone else None
     if sick is None:
@@ -91,6 +100,13 @@ def judge(
             raw += probe.contrast(reference, transcript, scenario.params)
     trial = _trial(case, scenario, probe, raw, transcript)
     return replace(trial, notes=(*trial.notes, *gateway.notes(transcript)))
+
+
+def judges_alone(probe: Probe[Params], before: Exchange | None) -> bool:
+    """Tell whether a probe is asked although the plain request before it went wrong in the way that it went."""
+    return probe.despite_sickness or (
+        probe.reads_plain and before is not None and bool(canary.ailment(before)) and canary.answered(before)
+    )
 
 
 def settle_hangs(trials: Sequence[Trial]) -> tuple[Trial, ...]:

@@ -161,10 +161,11 @@ class Probe(Generic[P]):
     ``drive`` talks and decides nothing. ``judge`` decides from a transcript and cannot talk. ``contrast`` judges two
     transcripts (left is the reference). ``stochastic`` probes always get three trials. ``exclusive`` probes run with
     nothing else of ours in flight on the same host. ``despite_sickness`` probes run, and judge alone, where a plain
-    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about. ``overloads``
-    probes send more than the server may take: being turned away is what they ask about, no fault either. ``first_use``
-    probes ask what a first use costs: they run before all others, and are not looked at again, since what they used is
-    no longer new. ``applies``
+    request fails before or after them too: what elsewhere is a fault of the trial is what they ask about.
+    ``reads_plain`` probes do so only where the plain request was answered, and wrongly: what an answer holds is theirs.
+    ``overloads`` probes send more than the server may take: being turned away is what they ask about, no fault either.
+    ``first_use`` probes ask what a first use costs: they run before all others, and are not looked at again, since
+    what they used is no longer new. ``applies``
     returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
     sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
     nothing else. ``per_item`` probes run on what the caller brings, once for each item of a workload, and not at all
@@ -187,6 +188,7 @@ class Probe(Generic[P]):
     exclusive: bool = False
     stochastic: bool = False
     despite_sickness: bool = False
+    reads_plain: bool = False
     overloads: bool = False
     per_item: bool = False
     first_use: bool = False

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from servecheck.model import Kind, Status
+from servecheck.model import DECIDED, Delta, Kind, Status
 from servecheck.report.data import RunReport
 from servecheck.report.text import visible
 from servecheck.report.unknown import MORE_ROWS, SHORT_SUITES
@@ -59,6 +59,10 @@ def _line(progress: Progress) -> Text:
     which = f" {trial.case.scenario}" if trial.case.scenario.startswith(OWN) else ""
     far = f"{progress.place:{len(str(progress.places))}}/{progress.places}"
     return Text(f"{trial.status.mark} {far} {progress.endpoint:12} {trial.case.feature}{which}{again}{reason}")
+
+
+_DELTA_MARKS = {Delta.SAME: "✅", Delta.BEHIND: "❌", Delta.DRIFT: "❌", Delta.UNCLEAR: "❔"}
+"""A comparison row says at the candidate how it compares; at the reference it says only that it was measured."""
 
 
 class Matrix:
@@ -113,6 +117,8 @@ def summary(run: RunReport, folder: Path, *, matrix: bool = True) -> str:
             cell = run.cell(feature.id, name)
             if cell is None:
                 shown.append("–")
+            elif feature.kind is Kind.COMPARISON and cell.status in DECIDED:
+                shown.append(_compared(run, feature.id, name))
             elif cell.kind is Kind.PROPERTY and cell.value is not None:
                 shown.append(_short(_one_line(cell.value), 22))
             else:
@@ -129,6 +135,11 @@ def summary(run: RunReport, folder: Path, *, matrix: bool = True) -> str:
     lines.append(f"{left_out} rows were not run; see “Not known” in the report.{more}")
     lines.append(f"report: {folder / 'report.md'}, {folder / 'report.html'}")
     return "\n".join(lines)
+
+
+def _compared(run: RunReport, feature: str, endpoint: str) -> str:
+    found = next((each for each in run.compared(feature) if each.right == endpoint), None)
+    return "measured" if found is None else f"{_DELTA_MARKS[found.delta]} {found.delta.value}"
 
 
 def _one_line(text: str) -> str:

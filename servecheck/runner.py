@@ -15,7 +15,7 @@ from servecheck.budget import MAX_RECEIVED, Budget, Spent
 from servecheck.endpoints import NO_KEY
 from servecheck.errors import BudgetSpent, ServecheckError, StoreError, UsageError
 from servecheck.features import get as feature_of
-from servecheck.judging import Canaries, is_anomaly, judge, settle_hangs
+from servecheck.judging import Canaries, is_anomaly, judge, judges_alone, settle_hangs
 from servecheck.model import (
     Case,
     Ending,
@@ -332,7 +332,7 @@ class Runner:
             await self._prime(lane, case)
         before = lane.last_canary
         closed = lane.shut is not None or (before is not None and bool(canary.denial(before)))
-        if lane.sick and (closed or not probe.despite_sickness):
+        if lane.sick and (closed or not judges_alone(probe, before)):
             end = CaseEnd(case=case, before=before.id if before else None)
             return self._finish(lane, end, scenario, probe, Transcript())
         seed = f"{case.scenario}/{case.endpoint}/{case.trial}"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from servecheck.model import DECIDED, Cell, Comparison, Decision, Delta, Feature, Kind, Status, Verdict
+from servecheck.model import DECIDED, Cell, Comparison, Decision, Delta, Feature, Kind, SkipCode, Status, Verdict
 from servecheck.rollup import (
     MEASURED,
     OUTCOMES,
@@ -53,6 +53,8 @@ _WORKS = frozenset({Status.SUPPORTED, Status.DEGRADED})
 SO_FAR = "So far yes"
 """How an answer begins that would be a yes, had half of the rows that decide it been decided: no green mark stands
 before it."""
+_NOT_ASKED = frozenset({SkipCode.NOT_SELECTED, SkipCode.BUDGET, SkipCode.OPT_IN})
+_SELECTED = "selected row"
 _NAMED = 4
 """How many rows a sentence names before it counts the rest."""
 
@@ -119,9 +121,16 @@ def decide(
     ``profile_core`` replaces the core rows by those of a profile, comparison rows among them. Known issues are never
     read: a hypothesis decides nothing.
 
+    Where the selection left every core row out, the rows that were selected decide, as those of a profile would:
+    whoever asks about numerical parity alone wants to know whether it drifted. A core row that was not asked of the
+    reference and falls short on the candidate is *unknown*: nobody knows whether it is behind.
+
     The sentence is built from counts, row ids, statuses and endpoint names only.
     """
     core = frozenset(feature.id for feature in features if feature.core) if profile_core is None else profile_core
+    chosen = profile_core is None and _is_left_out(core, cells)
+    if chosen:
+        core = _ran(cells)
     by_row = {(cell.feature, cell.endpoint): cell for cell in cells}
     endpoints = [*dict.fromkeys(cell.endpoint for cell in cells)]
     candidates = [endpoint for endpoint in endpoints if endpoint != reference]
@@ -140,11 +149,32 @@ def decide(
                 decision = Decision.CANNOT_TELL
     return Verdict(
         decision=decision,
-        sentence=_sentence(decision, sides, reference, "core row" if profile_core is None else "profile row"),
+        sentence=_sentence(decision, sides, reference, _noun(profile=profile_core is not None, chosen=chosen)),
         blockers=_entries((side.endpoint, side.blockers) for side in sides),
         caveats=_entries((side.endpoint, side.caveats) for side in sides),
         unknown=tuple(f"{feature}@{endpoint}" for feature, endpoint, _ in _unknown(sides)),
     )
+
+
+def _is_left_out(core: Collection[str], cells: Iterable[Cell]) -> bool:
+    """Tell whether no core row was selected, on any endpoint."""
+    codes = [cell.skip_code for cell in cells if cell.feature in core]
+    return bool(codes) and all(code == SkipCode.NOT_SELECTED for code in codes)
+
+
+def _was_not_asked(cell: Cell | None) -> bool:
+    """Tell whether a row was left out by a decision of the caller's, and not because it does not apply there."""
+    return cell is None or cell.skip_code in _NOT_ASKED
+
+
+def _ran(cells: Iterable[Cell]) -> frozenset[str]:
+    return frozenset(
+        cell.feature for cell in cells if cell.status is not Status.SKIPPED and cell.kind is not Kind.PROPERTY
+    )
+
+
+def _noun(*, profile: bool, chosen: bool) -> str:
+    return "profile row" if profile else _SELECTED if chosen else "core row"
 
 
 def _alone(
@@ -205,6 +235,8 @@ def _moved(
             side.failing += [feature.id] if status[endpoint] in _BLOCKING else []
         elif undecided:
             side.unknown += [(feature.id, name, status[name].value) for name in undecided]
+        elif status[endpoint] in _BLOCKING and _was_not_asked(pair[reference]):
+            side.unknown.append((feature.id, endpoint, f"{status[endpoint].value} and not asked of {reference}"))
         elif Status.SKIPPED in status.values():
             side.not_run += 1
             if status[reference] in DECIDED and feature.kind is Kind.JUDGED:
@@ -247,7 +279,7 @@ def _sentence(decision: Decision, sides: Sequence[_Side], reference: str | None,
                 return f"Cannot tell: {clauses}{_rest(sides, noun, undecided=False)}."
             return f"Cannot tell: {_obstacle(sides, reference, noun)}{_rest(sides, noun, undecided=False)}."
         case Decision.READY:
-            word = SO_FAR if _little(sides) else "Yes"
+            word = SO_FAR if _little(sides) or noun == _SELECTED else "Yes"
             return f"{word}: {_clearance(sides, reference, noun)}{_rest(sides, noun, undecided=False)}."
         case Decision.READY_WITH_CAVEATS:
             several = len(sides) > 1
@@ -256,7 +288,7 @@ def _sentence(decision: Decision, sides: Sequence[_Side], reference: str | None,
             ]
             caveats = f"{_count(len(rows), 'caveat')} ({_named(rows)})"
             clear, rest = _clearance(sides, reference, noun), _rest(sides, noun, undecided=False)
-            word = SO_FAR if _little(sides) else "Yes"
+            word = SO_FAR if _little(sides) or noun == _SELECTED else "Yes"
             return f"{word}, with caveats: {clear}; {caveats}{rest}."
 
 
@@ -298,7 +330,7 @@ def _clearance(sides: Sequence[_Side], reference: str | None, noun: str) -> str:
 
 def _rest(sides: Sequence[_Side], noun: str, *, undecided: bool) -> str:
     several = len(sides) > 1
-    told = []
+    told = ["no core row was selected"] if noun == _SELECTED else []
     for side in sides:
         on = f" on {side.endpoint}" if several else ""
         if undecided and side.unknown:
@@ -390,11 +422,14 @@ def exit_code(
     """Return 1, 4 or 0 by the exit table; the other codes belong to the command line.
 
     ``excused`` are the rows (``feature@endpoint``) that an expectation covers; ``stale`` says that an expectation is
-    stale or has expired. 4 is for core rows in ``error`` or ``inconclusive``, the verdict's ``unknown``; skipped rows
-    do not matter.
+    stale or has expired. 4 is for the verdict's ``unknown``, and for a budget that ended before any row was decided;
+    skipped rows do not matter otherwise.
     """
+    cells = tuple(cells)
     named = fail_on or default_fail_on(has_reference=has_reference, has_profile=has_profile)
     found = failures(verdict, cells, comparisons, features, fail_on=named)
     if stale or any(row not in excused for row in found):
         return 1
+    if verdict.decision is Decision.CANNOT_TELL and not verdict.unknown:
+        return 4 if any(cell.skip_code == SkipCode.BUDGET for cell in cells) else 0
     return 4 if any(row not in excused for row in verdict.unknown) else 0

@@ -14,6 +14,8 @@ from tests import made
 V, R, U = Outcome.VIOLATED, Outcome.REFUSED, Outcome.UNDETERMINED
 ENTRY = {"id": made.MODEL, "object": "model", "created": 1, "owned_by": "vllm", "max_model_len": 4096}
 
+BARE = {name: value for name, value in ENTRY.items() if name != "max_model_len"}
+
 
 def listing(*entries: object) -> dict[str, object]:
     return {"object": "list", "data": list(entries)}
@@ -27,7 +29,7 @@ def judged(exchange: Exchange, model: str | None = made.MODEL) -> Judgement:
     ("body", "expected"),
     [
         pytest.param(listing(ENTRY), {}, id="plain"),
-        pytest.param(listing({"id": "other", "object": "model"}, ENTRY), {}, id="one of several, one without a length"),
+        pytest.param(listing({**BARE, "id": "other"}, ENTRY), {}, id="one of several, one without a length"),
         pytest.param(listing({**ENTRY, "max_model_len": None}), {}, id="length null for all"),
         pytest.param(
             listing(ENTRY, {**ENTRY, "id": "adapter", "max_model_len": None}),
@@ -38,6 +40,11 @@ def judged(exchange: Exchange, model: str | None = made.MODEL) -> Judgement:
         pytest.param(listing({**ENTRY, "max_model_len": True}), {"max-model-len-is-a-length": V}, id="length true"),
         pytest.param(listing({**ENTRY, "max_model_len": 4096.5}), {"max-model-len-is-a-length": V}, id="length broken"),
         pytest.param(listing(ENTRY, ENTRY), {"model-entries-are-well-formed": V}, id="twice"),
+        pytest.param(listing({**ENTRY, "created": None}), {"model-list-has-the-documented-types": V}, id="no time"),
+        pytest.param(listing({**ENTRY, "created": 1.7e9}), {}, id="a time as a proxy writes it"),
+        pytest.param(listing({**ENTRY, "owned_by": None}), {"model-list-has-the-documented-types": V}, id="no owner"),
+        pytest.param(listing({**ENTRY, "owned_by": ""}), {}, id="an owner without a name"),
+        pytest.param({"data": [ENTRY]}, {"model-list-has-the-documented-types": V}, id="no name for the list"),
         pytest.param(listing(ENTRY, "adapter"), {"model-entries-are-well-formed": V}, id="an entry that is text"),
         pytest.param(listing({**ENTRY, "id": "TINY"}), {"configured-model-is-listed": V}, id="other case"),
         pytest.param(listing(), {"models-are-listed": V}, id="empty"),

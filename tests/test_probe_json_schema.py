@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from servecheck.model import Ending, Exchange, Json, Outcome
-from servecheck.probes._schemas import with_nonce
+from servecheck.probes._schemas import NONCE_SCHEMA, with_nonce
 from servecheck.probes.json_schema import PROBE, JsonSchemaParams
 from tests.replies import answer, outcomes, refusal, transcript
 from tests.replies import reply as exchange
@@ -16,7 +16,7 @@ REFUSED, UNDETERMINED = Outcome.REFUSED, Outcome.UNDETERMINED
 
 CHECK = "schema-shapes-the-answer"
 WORD = "bcdfghjklm"
-PARAMS = JsonSchemaParams()
+PARAMS = JsonSchemaParams(answer_schema=NONCE_SCHEMA)
 REQUEST: Json = {
     "response_format": {
         "type": "json_schema",
@@ -192,3 +192,20 @@ def test_a_sampled_answer_is_judged_against_the_sampled_control() -> None:
 
     assert outcomes(findings, CHECK) == {NO_EFFECT}
     assert outcomes(findings, "schema-shapes-a-sampled-answer") == {UNDETERMINED}
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ({HELD}, '{"result": "bcdfghjklm", "code": "bcdfghjklm"}'),
+        ({VIOLATED}, '{"code": "bcdfghjklm", "result": "bcdfghjklm"}'),
+        (set(), '{"code": "bcdfghjklm"}'),
+        (set(), "Waves come and go."),
+    ],
+)
+def test_keys_have_an_order_where_the_answer_is_an_instance(expected: set[Outcome], text: str) -> None:
+    schema = with_nonce(JsonSchemaParams().answer_schema, WORD)
+    request: Json = {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
+    seen = PROBE.judge(transcript(PROSE, exchange("greedy", answer(text), request=request)), JsonSchemaParams())
+
+    assert outcomes(seen, "keys-come-in-the-order-of-the-schema") == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,9 +13,9 @@ from servecheck.read.series import CONTRACTS, Contract, running_in_loads, runnin
 from tests.timed import exchange, outcomes, sent_json, transcript, whole
 
 _READ, _KEY, _MORE = "metrics-can-be-read", "steering-series-are-there", "promised-series-are-there"
-_MOVE = "token-counters-move-with-requests"
+_MOVE, _TYPED = "token-counters-move-with-requests", "metrics-come-in-a-type-that-is-scraped"
 _HELD, _VIOLATED, _UNDETERMINED = Outcome.HELD, Outcome.VIOLATED, Outcome.UNDETERMINED
-_ALL_WELL = {_READ: _HELD, _KEY: _HELD, _MORE: _HELD, _MOVE: _HELD}
+_ALL_WELL = {_READ: _HELD, _KEY: _HELD, _MORE: _HELD, _TYPED: _HELD, _MOVE: _HELD}
 _SGLANG = next(contract for contract in CONTRACTS if contract.engine == "sglang")
 
 
@@ -25,7 +26,8 @@ def _text(contract: Contract, prompt: int, generated: int) -> str:
 
 
 def _read(step: str, text: str, host: str = "127.0.0.1:1", status: int = 200) -> Exchange:
-    return exchange(step, method="GET", url=f"http://{host}/metrics", status=status, body=text.encode())
+    made = exchange(step, method="GET", url=f"http://{host}/metrics", status=status, body=text.encode())
+    return replace(made, response_headers=(("content-type", "text/plain; version=0.0.4"),))
 
 
 def _answer(prompt: int = 9, completion: int = 5) -> Exchange:
@@ -70,7 +72,7 @@ def test_counters_of_another_address_may_be_those_of_another_replica(expected: O
 def test_an_engine_whose_series_are_hidden_does_not_offer_them() -> None:
     hidden = [_read(step, "process_open_fds 12\n") for step in ("before", "after-1")]
     said = _says(hidden[0], _answer(), hidden[1], engine="vllm")
-    assert said == {_READ: _HELD, _KEY: Outcome.REFUSED, _MOVE: _UNDETERMINED}
+    assert said == {_READ: _HELD, _KEY: Outcome.REFUSED, _TYPED: _HELD, _MOVE: _UNDETERMINED}
 
 
 @pytest.mark.parametrize(

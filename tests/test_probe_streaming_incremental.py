@@ -15,7 +15,8 @@ _SPREAD, _STEPS = "text-arrives-while-it-is-made", "text-arrives-in-small-steps"
 
 def _stream(step: str, times: Sequence[float], tokens: int | None = None) -> Exchange:
     usage = {"prompt_tokens": 9, "completion_tokens": tokens} if tokens else None
-    events = [delta("word ") for _ in times]
+    held = max(1, (tokens or len(times)) // len(times))  # an event of several tokens holds as many words
+    events = [delta("word " * held) for _ in times]
     last: dict[str, object] = {"choices": [], "usage": usage}
     return stream(step, [*events, last], times=[*times, times[-1]])
 
@@ -45,6 +46,12 @@ def test_one_stream_is_judged_by_when_its_text_came(
     expected: dict[str, Outcome], times: list[float], tokens: int | None
 ) -> None:
     assert expected == _says(_stream("stream", times, tokens))
+
+
+def test_a_late_text_that_is_too_short_for_its_tokens_is_no_burst() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 64}
+    thought = stream("stream", [delta("Red."), {"choices": [], "usage": usage}], times=[2.0, 2.0])
+    assert _says(thought) == {_SPREAD: Outcome.UNDETERMINED}
 
 
 def test_a_second_look_that_flows_is_enough() -> None:

@@ -99,3 +99,48 @@ def test_another_form_of_no_text_is(expected: Outcome, first: Exchange, reply: o
 )
 def test_a_result_for_an_unknown_call_is(expected: Outcome, reply: Exchange) -> None:
     assert judged(UNKNOWN, ONE, reply) == {expected}
+
+
+@pytest.mark.parametrize(
+    ("expected", "replies"),
+    [
+        pytest.param(HELD, [said("empty-system", prompt=64)], id="counted"),
+        pytest.param(HELD, [said("empty-system", prompt=30)], id="in place of the template's own, which is longer"),
+        pytest.param(
+            HELD, [said("empty-system"), said("longer-system", prompt=64)], id="in place of one that is as long"
+        ),
+        pytest.param(VIOLATED, [said("empty-system"), said("longer-system")], id="dropped, however long"),
+        pytest.param(UNDETERMINED, [refusal("empty-system"), said("empty")], id="no system messages at all"),
+        pytest.param(VIOLATED, [failure("empty-system"), said("empty")], id="failed"),
+        pytest.param(UNDETERMINED, [said("empty-system", prompt=None)], id="no usage"),
+    ],
+)
+def test_a_system_message_beside_tools_is(expected: Outcome, replies: list[Exchange]) -> None:
+    assert judged("system-message-is-counted-beside-tools", ONE, *replies) == {expected}
+
+
+@pytest.mark.parametrize(
+    ("parts", "counted", "replies"),
+    [
+        pytest.param(HELD, HELD, [said("longer-parts", prompt=64)], id="read"),
+        pytest.param(REFUSED, HELD, [refusal("longer-parts"), said("longer", prompt=64)], id="refused"),
+        pytest.param(VIOLATED, HELD, [said("longer-parts"), said("longer", prompt=64)], id="dropped"),
+        pytest.param(VIOLATED, VIOLATED, [said("longer-parts"), said("longer")], id="dropped in both forms"),
+    ],
+)
+def test_a_result_in_parts_is(parts: Outcome, counted: Outcome, replies: list[Exchange]) -> None:
+    assert judged("tool-result-in-text-parts-is-read", ONE, *replies) == {parts}
+    assert judged(COUNTED, ONE, *replies) == {counted}
+
+
+@pytest.mark.parametrize(
+    ("every", "form", "replies"),
+    [
+        pytest.param(HELD, HELD, [said("absent-two", prompt=160)], id="taken back"),
+        pytest.param(REFUSED, HELD, [refusal("absent-two"), said("absent")], id="refused"),
+        pytest.param(VIOLATED, HELD, [said("absent-two", prompt=70), said("absent")], id="half of them"),
+    ],
+)
+def test_two_calls_and_their_results_are(every: Outcome, form: Outcome, replies: list[Exchange]) -> None:
+    assert judged("every-tool-result-is-counted", ONE, *replies) == {every}
+    assert form in judged(OTHERS, ONE, *replies)

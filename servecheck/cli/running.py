@@ -178,6 +178,9 @@ def record(
     api_key_env: Annotated[str | None, typer.Option("--api-key-env", help="VARIABLE that holds the key.")] = None,
     header: Header = None,
     allow: Allow = None,
+    suite: Annotated[
+        str, typer.Option("--suite", help="Of an endpoint, record this suite as well as what comparisons need.")
+    ] = "standard",
     deadline: Deadline = 300.0,
     wait_ready: WaitReady = 0.0,
     out: Out = None,
@@ -204,8 +207,9 @@ def record(
             endpoint or [], models=named, api_key_envs=keys, headers=header or [], environ=os.environ
         )
         one, connect = recordings.alone(found), connector(os.environ)
-    settings = given.settings("standard", 1, deadline, wait_ready, allow, secrets.token_hex(8))
-    plan = given.plan([one], settings, [*recordings.ROWS], None, None)
+    trials = 1 if transformers is not None else None
+    settings = given.settings(suite, trials, deadline, wait_ready, allow, secrets.token_hex(8))
+    plan = recordings.plan(one, given.scenarios(None), given.probes(), settings, whole=transformers is None)
     telling.say(telling.cost(plan), quiet=quiet or as_json)
     report = _carry_out(plan, folder, connect, Budget(), quiet or as_json)
     raise typer.Exit(telling.finish(report, folder, None, as_json=as_json, quiet=quiet))

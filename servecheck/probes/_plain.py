@@ -23,6 +23,8 @@ TYPED_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 """The counts of a usage on the chat and the completions route, and on the responses route: in, out, both."""
 
 _FINISH = ("stop", "length")
+_FIRST, _LAST = 1_000_000_000, 10_000_000_000
+"""Seconds since 1970 of 2001 and 2286; a time in milliseconds, or none, lies outside."""
 
 
 def sane_check(name: str) -> Check:
@@ -82,8 +84,8 @@ def judge_name(part: Part, check: str, answer: Answer, kind: str) -> Finding:
         wrong.append(f"object is {dig(body, 'object')!r}")
     if not string(dig(body, "id")):
         wrong.append(f"id is {dig(body, 'id')!r}")
-    if number(dig(body, "created")) is None:
-        wrong.append(f"created is {dig(body, 'created')!r}")
+    if not _FIRST <= (number(dig(body, "created")) or 0) < _LAST:
+        wrong.append(f"created is {dig(body, 'created')!r} and no number of seconds since 1970")
     if wrong:
         return part.violated(check, ", ".join(wrong), answer)
     return part.held(check, "object, id and created are as documented", answer)

@@ -1,9 +1,9 @@
 """A plain chat completion has everything that a client reads.
 
 What it does: sends one prompt greedily, once with nothing but the messages and ``max_tokens``, and once with optional
-fields given as null, which is how typed clients leave them out. Reads the reply as a client would: text, role, finish
-reason, usage that adds up, the model's name, the object's name. Where a model spends all its room on thinking, it asks
-again with more.
+fields given as null or at their default, which is how typed clients leave them out. Reads the reply as a client would:
+text, role, finish reason, usage that adds up, the model's name, the object's name, and in which content type it comes.
+Where a model spends all its room on thinking, it asks again with more.
 
 Why it matters: every other row rests on this one, and client libraries fail on a missing field far from its cause.
 
@@ -23,16 +23,25 @@ from servecheck.probes._findings import Part
 from servecheck.probes._plain import CHAT_COUNTS, judge_finish, judge_name, judge_sane, judge_usage, sane_check
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
-from servecheck.read.markup import end_mark
+from servecheck.read.markup import end_mark, turn_head
 from servecheck.read.text import dig, quote, string
 
 __all__ = ["PROBE"]
 
 _SOURCE = "https://platform.openai.com/docs/api-reference/chat/object"
 _PART = Part()
+_TYPED = "json-comes-as-json"
 _NULLS = "null-is-as-good-as-absent"
 _NULLABLE = ("temperature", "top_p", "stop", "seed", "logit_bias")
 """Fields that the API says may be null; those that some engine's types forbid to be null are left out."""
+_DEFAULTS: dict[str, Json] = {
+    "n": 1,
+    "stream": False,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "response_format": {"type": "text"},
+}
+"""Fields that client libraries send at the value which they have anyway."""
 
 
 class ChatBasicParams(Params):
@@ -54,7 +63,7 @@ async def drive(session: Session, params: ChatBasicParams, _: Transcript | None)
         room = params.thinking_tokens
         await session.chat("greedy-roomy", {**greedy, "max_tokens": room})
     await session.chat("bare", {"messages": messages, "max_tokens": room})
-    await session.chat("nulls", {"messages": messages, "max_tokens": room, **dict.fromkeys(_NULLABLE)})
+    await session.chat("nulls", {"messages": messages, "max_tokens": room, **dict.fromkeys(_NULLABLE), **_DEFAULTS})
     if any(_renamed(reply_at(session.transcript, step)) for step in ("greedy", "bare")):
         await session.get("models", "/models")
 
@@ -65,11 +74,9 @@ def _renamed(found: reply.Reply | None) -> bool:
 
 
 def _only_thought(exchange: Exchange) -> bool:
-    """Tell whether the room was spent before the answer began."""
+    """Tell whether the room was spent before the answer began, on a thought that need not be shown."""
     answer = reply.chat(exchange)
-    if not isinstance(answer, reply.Answer):
-        return False
-    return not answer.text.strip() and bool(answer.first.reasoning) and answer.finish == "length"
+    return isinstance(answer, reply.Answer) and not answer.text.strip() and answer.finish == "length"
 
 
 def judge(transcript: Transcript, _: ChatBasicParams) -> Iterator[Finding]:
@@ -83,7 +90,7 @@ def judge(transcript: Transcript, _: ChatBasicParams) -> Iterator[Finding]:
             yield from _judge(reply.chat(exchange), names)
     nulls, bare = reply_at(transcript, "nulls"), reply_at(transcript, "bare")
     if nulls is not None and isinstance(bare, reply.Answer):
-        said = f"{', '.join(_NULLABLE)} null"
+        said = f"{', '.join(_NULLABLE)} null, and {', '.join(_DEFAULTS)} as they are anyway"
         missing = _PART.unless_answered(_NULLS, nulls, bare, what=said)
         yield missing or _PART.held(_NULLS, f"answered with {said}", nulls, bare)
 
@@ -96,8 +103,10 @@ def _judge(answer: reply.Reply, names: set[str]) -> Iterator[Finding]:
     assert isinstance(answer, reply.Answer)
     yield _text(answer)
     yield judge_sane(_PART, "text-is-not-garbage", answer)
-    mark = end_mark(answer.text)
+    mark, head = end_mark(answer.text), turn_head(answer.text)
     said = f"the text holds {quote(mark, 40)}: {quote(answer.text)}" if mark else "no special token is written out"
+    if head and not mark:
+        mark, said = head, f"the text begins with the head of a turn, “{head}” on a line alone: {quote(answer.text)}"
     yield (_PART.violated if mark else _PART.held)("text-holds-no-special-tokens", said, answer)
     role = answer.first.role
     said = f"role is {role!r}"
@@ -106,13 +115,14 @@ def _judge(answer: reply.Reply, names: set[str]) -> Iterator[Finding]:
     yield _usage(answer)
     yield _model(answer, names)
     yield judge_name(_PART, "completion-object-is-named", answer, "chat.completion")
+    yield _typed(answer)
 
 
 def _text(answer: reply.Answer) -> Finding:
     check = "answer-has-text"
     if answer.text.strip():
         return _PART.held(check, f"{len(answer.text)} characters: {quote(answer.text, 60)}", answer)
-    if _only_thought(answer.exchange):
+    if _only_thought(answer.exchange) and answer.first.reasoning:
         why = "max_tokens went into the reasoning, as it may"
         return _PART.undetermined(check, f"{why}: {quote(answer.first.reasoning, 60)}", answer)
     if answer.first.reasoning:
@@ -151,6 +161,14 @@ def _model(answer: reply.Answer, names: set[str]) -> Finding:
     return _PART.violated(check, f"asked for {quote(asked, 60)}, answered as {quote(named, 60)}", answer)
 
 
+def _typed(answer: reply.Answer) -> Finding:
+    headers = {name.lower(): value for name, value in answer.exchange.response_headers}
+    named = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if named.endswith(("/json", "+json")):
+        return _PART.held(_TYPED, f"content-type is {named}", answer)
+    return _PART.violated(_TYPED, f"JSON comes with content-type {named or 'left out'}", answer)
+
+
 PROBE = Probe(
     id="chat_basic",
     doc=__doc__ or "",
@@ -164,7 +182,7 @@ PROBE = Probe(
         sane_check("text-is-not-garbage"),
         Check(
             id="text-holds-no-special-tokens",
-            rule="The text holds no special token of the chat format, such as the one that ends a turn.",
+            rule="The text holds no special token of the chat format, and does not begin with the head of a turn.",
             level=Level.SHOULD,
             source="https://github.com/moltis-org/moltis/issues/306",
         ),
@@ -194,13 +212,19 @@ PROBE = Probe(
         ),
         Check(
             id="completion-object-is-named",
-            rule="object is “chat.completion”, id is text, created is a whole number.",
+            rule="object is “chat.completion”, id is text, created is a whole number of seconds since 1970.",
             level=Level.SHOULD,
             source=_SOURCE,
         ),
         Check(
+            id=_TYPED,
+            rule="A whole reply comes with a content type of JSON, by which clients decide whether to parse it.",
+            level=Level.SHOULD,
+            source="https://github.com/EricLBuehler/mistral.rs/issues/79",
+        ),
+        Check(
             id=_NULLS,
-            rule="An optional field may be given as null, and the request is answered as without it.",
+            rule="An optional field may be given as null or as its default, and the request is answered as without it.",
             level=Level.SHOULD,
             source="https://github.com/ggml-org/llama.cpp/issues/25515",
         ),
@@ -208,6 +232,7 @@ PROBE = Probe(
     params=ChatBasicParams,
     drive=drive,
     judge=judge,
+    reads_plain=True,
     requests=3,
     prompt_tokens=105,
     output_tokens=150,

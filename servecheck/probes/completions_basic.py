@@ -123,7 +123,7 @@ PROBE = Probe(
         ),
         Check(
             id=_NAMED,
-            rule="object is “text_completion”, id is text, created is a whole number.",
+            rule="object is “text_completion”, id is text, created is a whole number of seconds since 1970.",
             level=Level.SHOULD,
             source=_SOURCE,
         ),

@@ -1,9 +1,10 @@
 """A streamed completion says the same as a plain one, and ends as clients expect.
 
 What it does: asks greedily for the whole text twice (the first warms the prefix cache), then streams it with usage
-asked for. Joins the pieces and compares text, finish reason and usage; looks for one ``[DONE]`` at the end, one finish,
-and the object's name on every event. Where the texts differ, both are asked for once more: a difference counts only
-where whole replies agree among themselves, and streams among themselves.
+asked for. Joins the pieces and compares text, finish reason and usage; looks for one ``[DONE]`` at the end, one
+finish, and on every event the object's name, one id and model, and each choice's index. Where the texts differ, both
+are asked for once more: a difference counts only where whole replies agree among themselves, and streams among
+themselves.
 
 Why it matters: this route has a stream format of its own, which gateways that were made for chat often get wrong.
 
@@ -22,7 +23,7 @@ from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._steps import answer_at, reply_at, sent
 from servecheck.read import reply, sse
-from servecheck.read.text import dig, parse, quote, string
+from servecheck.read.text import dig, number, parse, quote, string
 
 __all__ = ["PROBE"]
 
@@ -87,14 +88,26 @@ def _framing(stream: reply.Answer, events: sse.Events) -> Iterator[Finding]:
     why = f"[DONE] is event {where} of {len(events.events)}" if marks else "there is no [DONE]"
     yield (_PART.held if right else _PART.violated)(_DONE, why, stream)
     bodies = [parse(event.data) for event in events.events if event.data and event.data.strip() != sse.DONE]
-    odd = sorted({string(dig(body, "object")) for body in bodies} - {"text_completion"})
-    named = f"object is {', '.join(repr(name) for name in odd)}" if odd else f"all {len(bodies)} are"
-    yield (_PART.violated if odd else _PART.held)(_NAMED, named, stream)
-    ends = [string(dig(body, "choices", 0, "finish_reason")) for body in bodies]
-    ends = [end for end in ends if end]
-    right = len(ends) == 1 and ends[0] in ("stop", "length")
+    yield _named(stream, bodies)
+    ends = [repr(end) for body in bodies if (end := dig(body, "choices", 0, "finish_reason")) is not None]
+    right = len(ends) == 1 and ends[0] in ("'stop'", "'length'")
     why = f"events with a finish_reason: {len(ends)}" + (f" ({', '.join(ends[:4])})" if ends else "")
     yield (_PART.held if right else _PART.violated)(_FINISH, why, stream)
+
+
+def _named(stream: reply.Answer, bodies: list[Json]) -> Finding:
+    odd = sorted({string(dig(body, "object")) for body in bodies} - {"text_completion"})
+    if odd:
+        return _PART.violated(_NAMED, f"object is {', '.join(repr(name) for name in odd)}", stream)
+    for name in ("id", "model"):
+        said = list(dict.fromkeys(string(dig(body, name)) for body in bodies))
+        if len(said) > 1:
+            return _PART.violated(_NAMED, f"{name} is {quote(said[0], 40)}, and then {quote(said[1], 40)}", stream)
+    choices = [choice for body in bodies if isinstance(found := dig(body, "choices"), list) for choice in found]
+    bare = sum(number(dig(choice, "index")) is None for choice in choices)
+    if bare:
+        return _PART.violated(_NAMED, f"{bare} of {len(choices)} choices have no index", stream)
+    return _PART.held(_NAMED, f"all {len(bodies)} are", stream)
 
 
 def _same_text(transcript: Transcript, whole: reply.Answer, stream: reply.Answer) -> Finding:
@@ -153,7 +166,7 @@ PROBE = Probe(
         ),
         Check(
             id=_NAMED,
-            rule="Every event of a streamed completion is a “text_completion”.",
+            rule="Every event of a streamed completion is a “text_completion” of one id and model, with indices.",
             level=Level.SHOULD,
             source="https://platform.openai.com/docs/api-reference/completions/object",
         ),

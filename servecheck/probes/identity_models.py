@@ -1,8 +1,9 @@
 """``GET /v1/models`` lists the model that requests name.
 
-What it does: asks for the list and looks for the configured model in it, for entries of the documented shape, for ids
-that come twice, and for a ``max_model_len`` that makes sense: a length for every model, or for none. Then sends a short
-request that names the model as the list spells it. The other models are not asked: on some servers that loads them.
+What it does: asks for the list and looks for the configured model in it, for entries of the documented shape (id,
+object, created, owned_by), for ids that come twice, and for a ``max_model_len`` that makes sense: a length for every
+model, or for none. Then sends a short request that names the model as the list spells it. The other models are not
+asked: on some servers that loads them.
 
 Why it matters: clients and gateways choose a model from this list; one that is missing cannot be routed to.
 
@@ -22,6 +23,7 @@ from servecheck.read.text import dig, number, quote, string
 
 __all__ = ["PROBE"]
 
+_TYPED = "model-list-has-the-documented-types"
 _USABLE = "listed-model-can-be-named"
 _SOURCE = "https://platform.openai.com/docs/api-reference/models/list"
 _PART = Part(route=Route.NONE, mode=Mode.NONE)
@@ -74,6 +76,7 @@ def _judge_list(exchange: Exchange, entries: Json, model: str | None) -> Iterato
         why = f"{quote(model, 60)} is not among {shown}"
         yield _PART.violated("configured-model-is-listed", why, exchange)
     yield _shape(exchange, entries, names)
+    yield _typed(exchange, entries)
     yield from _lengths(exchange, entries)
 
 
@@ -105,6 +108,19 @@ def _shape(exchange: Exchange, entries: list[Json], names: list[str]) -> Finding
     if twice:
         return _PART.violated(check, f"{quote(twice[0], 40)} is listed {names.count(twice[0])} times", exchange)
     return _PART.held(check, "every entry is a model with an id of its own", exchange)
+
+
+def _typed(exchange: Exchange, entries: list[Json]) -> Finding:
+    """Judge what typed clients need of an entry: they fail on the whole list where one lacks a field."""
+    if dig(reply.json_body(exchange), "object") != "list":  # type: ignore[arg-type]
+        return _PART.violated(_TYPED, "the reply has no object “list”", exchange)
+    for entry in (entry for entry in entries if isinstance(entry, dict)):
+        name, made = quote(string(dig(entry, "id")), 40), dig(entry, "created")
+        if number(made) is None:
+            return _PART.violated(_TYPED, f"entry {name} has created {made!r} instead of seconds since 1970", exchange)
+        if not isinstance(owner := dig(entry, "owned_by"), str):
+            return _PART.violated(_TYPED, f"entry {name} has owned_by {owner!r} instead of a text", exchange)
+    return _PART.held(_TYPED, "the list has its name, and every entry a time of creation and an owner", exchange)
 
 
 def _lengths(exchange: Exchange, entries: list[Json]) -> Iterator[Finding]:
@@ -146,6 +162,12 @@ PROBE = Probe(
             rule="Every entry has object “model” and an id that no other entry has.",
             level=Level.SHOULD,
             source="https://platform.openai.com/docs/api-reference/models/object",
+        ),
+        Check(
+            id=_TYPED,
+            rule="The list has object “list”, and every entry has created as a whole number and owned_by as a text.",
+            level=Level.SHOULD,
+            source="https://github.com/aallam/openai-kotlin/pull/332",
         ),
         Check(
             id="max-model-len-is-a-length",

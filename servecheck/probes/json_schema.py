@@ -1,10 +1,11 @@
 """A JSON Schema in ``response_format`` shapes the answer.
 
 What it does: sends a prompt that asks for prose, twice without a schema (the control) and then with a schema whose
-only property must equal a random word. The word stands nowhere in the prompt, so a reply that is JSON with that word
-can only come from the schema. Greedy, sampled, and once with nothing but the schema, as applications send it. An
-answer that was cut by ``max_tokens`` is asked for once more, with another word, and with more room where a thought
-used it up.
+properties must equal a random word. The word stands nowhere in the prompt, so a reply that is JSON with that word can
+only come from the schema. The properties do not stand in the order of the alphabet, and the answer's keys must come in
+theirs: models are made to think in a field before the one that they conclude in. Greedy, sampled, and once with
+nothing but the schema, as applications send it. An answer that was cut by ``max_tokens`` is asked for once more, with
+another word, and with more room where a thought used it up.
 
 Why it matters: a server that accepts a schema and does not apply it answers 200 with text that looks right in the
 smoke test and breaks the parser in production.
@@ -16,7 +17,7 @@ than the greedy, the sampled and the bare one together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
@@ -24,21 +25,31 @@ from servecheck.model import Check, Finding, Json, Level, Transcript
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
-    NONCE_SCHEMA,
     PULL_AWAY,
     blanks_check,
+    faults,
     judge_blanks,
     judge_schema,
     latest,
     more_room,
     response_format,
+    schema_of,
     with_nonce,
 )
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
+from servecheck.read.text import dig, parse, quote
 
 __all__ = ["PROBE"]
 
+_ORDER = "keys-come-in-the-order-of-the-schema"
+_IN_ORDER: dict[str, object] = {
+    "type": "object",
+    "properties": {name: {"type": "string", "enum": ["$nonce"]} for name in ("result", "code")},
+    "required": ["result", "code"],
+    "additionalProperties": False,
+}
+"""One answer fits it; its properties are in no alphabet's order."""
 _SOURCE = "https://platform.openai.com/docs/guides/structured-outputs"
 
 
@@ -50,10 +61,10 @@ class JsonSchemaParams(Params):
         description="A prompt that pulls away from JSON; the schema must win against it.",
     )
     answer_schema: dict[str, object] = Field(
-        default=NONCE_SCHEMA,
+        default=_IN_ORDER,
         description="The schema. The text `$nonce` stands for a random word that is new in every request.",
     )
-    max_tokens: int = Field(default=96, ge=16, le=4096, description="Room for the answer; 17 to 26 tokens were used.")
+    max_tokens: int = Field(default=96, ge=16, le=4096, description="Room for the answer; 25 to 40 tokens are used.")
 
 
 async def drive(session: Session, params: JsonSchemaParams, _: Transcript | None) -> None:
@@ -93,6 +104,28 @@ def judge(transcript: Transcript, params: JsonSchemaParams) -> Iterator[Finding]
         looks.append(shaped)
         yield judge_schema(Part(), check, shaped, control, params.answer_schema, what=_WHAT[check])
     yield from judge_blanks("under-a-schema", Part(), looks)
+    yield from _judge_order(looks)
+
+
+def _judge_order(looks: Sequence[reply.Reply | None]) -> Iterator[Finding]:
+    """Judge by the answers that are instances whether their keys come as the properties do."""
+    right = []
+    for look in looks:
+        if not isinstance(look, reply.Answer) or faults(look.text, schema_of(look)):
+            continue
+        instance, properties = parse(look.text), dig(schema_of(look), "properties")
+        if not isinstance(instance, dict) or not isinstance(properties, dict):
+            continue
+        keys, wanted = [key for key in instance if key in properties], [key for key in properties if key in instance]
+        if len(wanted) < 2:
+            continue
+        if keys != wanted:
+            why = f"the schema has {', '.join(wanted)} in this order, the answer {', '.join(keys)}: {quote(look.text)}"
+            yield Part().violated(_ORDER, why, look)
+            return
+        right.append(look)
+    if right:
+        yield Part().held(_ORDER, f"{len(right)} answers have their keys as the schema has them", *right)
 
 
 _WHAT = {
@@ -124,11 +157,17 @@ PROBE = Probe(
             source=_SOURCE,
         ),
         blanks_check("under-a-schema"),
+        Check(
+            id=_ORDER,
+            rule="The keys of an answer come in the order in which the schema has its properties.",
+            level=Level.SHOULD,
+            source="https://platform.openai.com/docs/guides/structured-outputs#key-ordering",
+        ),
     ),
     params=JsonSchemaParams,
     drive=drive,
     judge=judge,
     requests=5,
     prompt_tokens=220,
-    output_tokens=80,
+    output_tokens=120,
 )

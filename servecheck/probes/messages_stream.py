@@ -35,6 +35,7 @@ _STOPS = "https://docs.anthropic.com/en/api/handling-stop-reasons"
 _SSE = "https://html.spec.whatwg.org/multipage/server-sent-events.html"
 _PART = Part(route=Route.MESSAGES, mode=Mode.STREAM)
 _STREAMED, _CUT, _LOST = "message-is-streamed", "cut-stream-says-max-tokens", "streamed-message-lacks-no-piece"
+_BEGUN = "what-begins-has-its-fields"
 _DELTAS = {
     "text": ("text_delta", "citations_delta"),
     "tool_use": ("input_json_delta",),
@@ -156,6 +157,25 @@ def _usage(read: TypedStream) -> str:
     return ""
 
 
+_EMPTY = {"text": ("text", str), "tool_use": ("input", dict), "thinking": ("thinking", str)}
+"""What a block of a kind begins with, empty: Anthropic's SDK adds the deltas to it."""
+
+
+def _begun(read: TypedStream) -> str:
+    """Return what a message or a block begins without, where clients add to it."""
+    for event in read.of("message_start")[:1]:
+        message = dig(event.body, "message")
+        if not isinstance(content := dig(message, "content"), list):
+            return f"message_start has the content {content!r} instead of an empty list"
+        if not isinstance(told := dig(message, "usage"), dict):
+            return f"message_start has the usage {told!r} instead of an object"
+    for event in read.of("content_block_start"):
+        name, kind = _EMPTY.get(string(dig(event.body, "content_block", "type")), ("", str))
+        if name and not isinstance(begun := dig(event.body, "content_block", name), kind):
+            return f"block {number(dig(event.body, 'index'))} begins with {name} {begun!r}"
+    return ""
+
+
 def _listed(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
@@ -197,6 +217,7 @@ _RULES: dict[str, Rule] = {
     "blocks-open-grow-and-close": _order,
     "one-stop-reason-per-message": _stop_given,
     "streamed-message-has-usage": _usage,
+    _BEGUN: _begun,
     "tool-input-joins-to-json": _inputs,
     "message-event-lines-name-the-type": lines_agree,
 }
@@ -207,6 +228,7 @@ _WORDED = {
     "blocks-open-grow-and-close": "Blocks start at counted indexes, grow by deltas of their kind, and stop in turn.",
     "one-stop-reason-per-message": "One message_delta gives the stop_reason, and it fits the blocks.",
     "streamed-message-has-usage": "message_start counts the input or message_delta does; message_delta the output.",
+    _BEGUN: "What a message or a block begins with is there, if empty: content and usage, text, input, thinking.",
     "tool-input-joins-to-json": "The pieces of a tool's input join to a JSON text; a needed input has some.",
     "message-event-lines-name-the-type": "Every event has a type, and an event line that names it.",
 }
@@ -238,7 +260,12 @@ PROBE = Probe(
             id=_STREAMED, rule="With stream: true a stream without an error comes.", level=Level.MUST, source=_SOURCE
         ),
         *(
-            Check(id=check, rule=_WORDED[check], level=Level.MUST, source=_SSE if rule is whole else _SOURCE)
+            Check(
+                id=check,
+                rule=_WORDED[check],
+                level=Level.SHOULD if rule is _begun else Level.MUST,
+                source=_SSE if rule is whole else _SOURCE,
+            )
             for check, rule in _RULES.items()
         ),
         Check(

@@ -37,6 +37,8 @@ _READABLE, _KEY, _MORE, _MOVE = (
     "promised-series-are-there",
     "token-counters-move-with-requests",
 )
+_TYPED = "metrics-come-in-a-type-that-is-scraped"
+_SCRAPED = ("text/plain", "application/openmetrics-text", "application/vnd.google.protobuf")
 _ABORTS = "aborted-requests-are-counted"
 _LEFT_TOKENS = 512
 _WAITS = (0.3, 1.0, 2.0, 5.0)  # measured: exact after 0.3 s on two engines; some update once per log line
@@ -154,6 +156,15 @@ def _shortfalls(transcript: Transcript) -> list[str]:
     return found
 
 
+def _typed(read: Exchange) -> Finding:
+    headers = {name.lower(): value for name, value in read.response_headers}
+    named = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if named in _SCRAPED:
+        return _PART.held(_TYPED, f"content-type is {named}", read)
+    why = f"content-type is {named or 'left out'}: Prometheus 3 takes {' or '.join(_SCRAPED[:2])} only"
+    return _PART.violated(_TYPED, why, read)
+
+
 def judge(transcript: Transcript, _: MetricsExposedParams) -> Iterator[Finding]:
     """Judge the first read by itself, the names by the last, the counters by both."""
     first = transcript.get("before")
@@ -175,6 +186,7 @@ def judge(transcript: Transcript, _: MetricsExposedParams) -> Iterator[Finding]:
         yield _PART.violated(_READABLE, problem or "200, and not a single sample", *seen)
         return
     yield _PART.held(_READABLE, f"{len(latest.samples)} samples of {len(latest.names)} names", *seen)
+    yield _typed(first)
     contract = contract_of(latest, transcript.fingerprint)
     if contract is None:
         yield _PART.undetermined(_KEY, "no engine is identified, and no series of a known one is there", *seen)
@@ -274,6 +286,12 @@ PROBE = Probe(
             rule="The series that the engine's documentation promises for dashboards are there.",
             level=Level.SHOULD,
             source="https://docs.vllm.ai/en/latest/usage/metrics/",
+        ),
+        Check(
+            id=_TYPED,
+            rule="Metrics come with a content type by which Prometheus reads them.",
+            level=Level.SHOULD,
+            source="https://prometheus.io/docs/prometheus/latest/migration/#scrape-protocols",
         ),
         Check(
             id=_MOVE,

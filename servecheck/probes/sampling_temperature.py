@@ -81,6 +81,9 @@ def judge(transcript: Transcript, _: SamplingTemperatureParams) -> Iterator[Find
     if not hot_texts or not cold_texts:
         yield _PART.undetermined(_HOT, "nothing was drawn")
         return
+    if not any(text.strip() for text in (*hot_texts, *cold_texts)):
+        yield _PART.undetermined(_HOT, "no draw shows a text: the room went where the client cannot see", *hot, *cold)
+        return
     figures = {
         "hot_texts": len(hot_texts),
         "hot_draws": len(hot),
@@ -122,6 +125,8 @@ def _elsewhere(transcript: Transcript) -> Iterator[Finding]:
             same = texts.keys() == _texts([draw for draw in cold if draw is not None]).keys()
             if len(texts) > 1:
                 yield part.held(_HOT, said, *answers)
+            elif not any(text.strip() for text in texts):
+                yield part.undetermined(_HOT, "no draw shows a text", *answers)
             else:
                 shortfall = part.no_effect if same else part.violated
                 yield shortfall(_HOT, f"{said}: always {quote(next(iter(texts)), 50)}", *answers)

@@ -178,6 +178,8 @@ def _judge_arm(
         missing = part.unless_answered(check, found, *controls)
         if missing is not None or not isinstance(found, reply.Answer) or place >= len(targets):
             findings += [missing] if missing is not None else []
+        elif not _said(controls[0]).strip():
+            findings.append(part.undetermined(check, "the control shows no text", found, *controls))
         elif parameter == "bad_words":
             findings.append(_away(part, targets[place], found, controls))
         elif parameter == "stop_token_ids":

@@ -80,6 +80,11 @@ def _all_same(answer: reply.Reply | None) -> bool:
     return len({(choice.reasoning, choice.text) for choice in answer.choices}) == 1
 
 
+def _mute(answer: reply.Answer) -> bool:
+    """Tell whether all room was used and no text is shown, as where thoughts are kept from the client."""
+    return answer.finish == "length" and not any((each.text + each.reasoning).strip() for each in answer.choices)
+
+
 def judge(transcript: Transcript, params: SeveralChoicesParams) -> Iterator[Finding]:
     """Judge both modes by the same rules; where only two answers are given at once, judge those."""
     control = reply_at(transcript, "one")
@@ -148,7 +153,12 @@ def _judge(
         return
     yield _ends(part, answer, wanted)
     silent = [choice.index for choice in choices if not (choice.text or choice.reasoning).strip()]
-    if silent:
+    cut = all(choice.finish == "length" for choice in choices if choice.index in silent)
+    if silent and cut and isinstance(control, reply.Answer) and _mute(control):
+        yield part.undetermined(
+            _TEXT, "one answer alone shows no text either: the room went elsewhere", answer, control
+        )
+    elif silent:
         yield part.violated(_TEXT, f"no text in choice {', '.join(map(str, silent))} of {wanted}", answer)
     else:
         yield part.held(_TEXT, f"all {wanted} have text", answer)
@@ -161,6 +171,8 @@ def _differ(part: Part, answer: reply.Answer, again: reply.Reply | None, wanted:
         texts = {choice.reasoning + choice.text for choice in answer.choices}
         return part.held(_DIFFER, f"{len(texts)} different texts among {wanted} at temperature 1", answer)
     said = quote(answer.first.reasoning + answer.text)
+    if _mute(answer):
+        return part.undetermined(_DIFFER, "no choice shows a text: the room went where the client cannot see", answer)
     if not isinstance(again, reply.Answer):
         why = f"all {wanted} are the same at temperature 1, and the second look failed: {said}"
         return part.undetermined(_DIFFER, why, answer, *sent(again))

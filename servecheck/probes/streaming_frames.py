@@ -369,6 +369,16 @@ def _indexed(stream: _Frames) -> str:
     return ""
 
 
+def _unended(stream: _Frames) -> str:
+    """Return where the finish reason is left out: a reader that compares it with null takes the answer as ended."""
+    for place, body in enumerate(stream.chunks):
+        parts = dig(body, "choices")
+        for part in parts if isinstance(parts, list) else []:
+            if isinstance(part, dict) and "finish_reason" not in part:
+                return f"chunk {place + 1} has a choice without finish_reason, where null says that it goes on"
+    return ""
+
+
 _RULES: dict[str, Callable[[_Frames], str]] = {
     "stream-is-event-stream": _content_type,
     "events-are-json": lambda stream: stream.not_json,
@@ -387,6 +397,7 @@ _RULES: dict[str, Callable[[_Frames], str]] = {
     "created-is-constant": _constant("created"),
     "chunk-object-is-named": _named,
     "choices-have-an-index": _indexed,
+    "finish-reason-is-null-until-the-end": _unended,
 }
 
 _SSE = "https://html.spec.whatwg.org/multipage/server-sent-events.html"
@@ -473,6 +484,12 @@ PROBE = Probe(
             rule="Every choice in every chunk has its index; typed clients refuse a chunk without one.",
             level=Level.SHOULD,
             source="https://github.com/AmanCode22/deeperseeker/pull/8",
+        ),
+        Check(
+            id="finish-reason-is-null-until-the-end",
+            rule="Every choice in every chunk has finish_reason: null while it goes on, and not left out.",
+            level=Level.SHOULD,
+            source="https://github.com/vllm-project/vllm/issues/19650",
         ),
     ),
     params=StreamingFramesParams,

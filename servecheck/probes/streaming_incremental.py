@@ -59,6 +59,7 @@ class _Arrivals:
     exchange: Exchange
     tokens: int
     times: tuple[float, ...]
+    unseen: bool = False
 
     @property
     def first(self) -> float:
@@ -83,6 +84,8 @@ class _Arrivals:
             return f"only {self.tokens} tokens; nothing to spread"
         if self.last - start < _MIN_SECONDS:
             return f"{self.tokens} tokens in {self.last - start:.3f} s: too fast to see"
+        if self.unseen and not self.is_spread(start):
+            return f"{self.tokens} tokens and a short text: what else was made before it is not shown"
         return ""
 
     def is_spread(self, start: float = 0.0) -> bool:
@@ -118,7 +121,10 @@ def _arrivals(exchange: Exchange | None) -> _Arrivals | None:
     counted = answer.usage.completion if answer.usage else None
     words = len((answer.text + answer.first.reasoning).split())
     tokens = max(len(times), words) if counted is None else counted
-    return _Arrivals(exchange=exchange, tokens=tokens, times=times)
+    # Thoughts that are kept from the client take their time before the text; usage may tell them, and few letters do.
+    told = answer.usage.reasoning if answer.usage else None
+    unseen = not answer.first.reasoning and (bool(told) or len(answer.text) < tokens)
+    return _Arrivals(exchange=exchange, tokens=tokens, times=times, unseen=unseen)
 
 
 def judge(transcript: Transcript, _: StreamingIncrementalParams) -> Iterator[Finding]:

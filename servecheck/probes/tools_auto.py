@@ -75,7 +75,9 @@ async def drive(session: Session, params: ToolsAutoParams, _: Transcript | None)
     free: dict[str, Json] = {**base, "tools": [code_tool(name, code, strict=False)]}
     markup = _markup(session.transcript)
     for suffix in _MODES:
-        stream: dict[str, Json] = {"stream": True} if suffix else {}
+        # What agents send: their libraries spell the default choice out, and ask for usage.
+        agent: dict[str, Json] = {"stream": True, "stream_options": {"include_usage": True}, "tool_choice": "auto"}
+        stream: dict[str, Json] = agent if suffix else {}
         await session.chat(f"natural{suffix}", {**free, **stream})
         if markup and not _has_good_call(session.transcript, suffix):
             await session.chat(f"imitated{suffix}", {**free, **stream, "messages": [*imitated(asked, markup), *asked]})

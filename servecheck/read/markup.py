@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["call_mark", "end_mark", "special_token"]
+__all__ = ["call_mark", "end_mark", "special_token", "turn_head"]
 
 _SPECIAL = re.compile(r"<[|｜][^<>|｜]{1,40}[|｜]>")
 _TURN = re.compile(r"</?s>|<[be]os>|<(?:start|end)_of_turn>|<\|?turn\|?>|<pad>|\[/?INST\]|<\|?channel\|?>")
@@ -31,6 +31,16 @@ def end_mark(text: str) -> str:
     """Return the first mark by which formats begin or end turns, an empty string where there is none."""
     found = _TURN.search(text)
     return found[0] if found else special_token(text)
+
+
+def turn_head(text: str) -> str:
+    """Return the head of an assistant's turn with which a text begins once its special tokens are taken away.
+
+    A template that ends before the head makes the model write it; it is a line of its own, which an answer that begins
+    with the word is not.
+    """
+    found = re.match(r"\s*(assistant|model)[ \t]*\n", text)
+    return found[1] if found else ""
 
 
 def call_mark(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections import Counter
 
@@ -13,6 +14,10 @@ __all__ = ["dig", "garbage", "number", "parse", "quote", "seconds", "string"]
 _MIN_GARBAGE = 8  # shorter texts are too short to call anything
 _MANY_DIGITS = 24  # numbers have runs of zeros; no answer is one digit so many times over
 _MANY_SCRIPTS = 3
+_MANY_MARKS = 3
+_MARKED = re.compile(r"[\u0120\u2581](?=\w)")
+"""What stands for a space in the vocabularies of byte-level and SentencePiece tokenizers, before a word."""
+_EXACT = 2.0**53  # up to here every whole number is a double
 _MAX_DIGITS = 300  # what a double can hold: beyond it no division and no sum of a probe is safe
 _ONE_SCRIPT = dict.fromkeys(
     ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC"),
@@ -67,7 +72,12 @@ def string(value: Json) -> str:
 
 
 def number(value: Json) -> int | None:
-    """Return ``value`` where it is a whole number and not a truth value, else ``None``."""
+    """Return ``value`` where it is a whole number and not a truth value, else ``None``.
+
+    JSON has one kind of number: ``12.0`` is whole too, as proxies write it that know no other kind.
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -87,10 +97,10 @@ def seconds(value: float) -> str:
 def garbage(text: str) -> str:
     """Return what makes ``text`` look like a broken decoder's output, or an empty string.
 
-    Catches runs of one character (``!!!!!!``; of a digit long ones only), replacement characters, text without letters,
-    and letters of three scripts mixed, which is what a broken cache or a wrong scale makes of any model. It says
-    nothing about sense: a small model's nonsense in words passes. Not for answers that were asked to mix scripts, nor
-    for long ones.
+    Catches runs of one character (``!!!!!!``; of a digit long ones only), replacement characters, text without
+    letters, letters of three scripts mixed, which is what a broken cache or a wrong scale makes of any model, and
+    words with their tokenizer's sign for a space where most spaces ought to be. It says nothing about sense: a small
+    model's nonsense in words passes. Not for answers that were asked to mix scripts, nor for long ones.
     """
     packed = "".join(text.split())
     if len(packed) < _MIN_GARBAGE:
@@ -102,6 +112,9 @@ def garbage(text: str) -> str:
         return f"{count} of {len(packed)} characters are {character!r}"
     if not any(character.isalnum() for character in packed):
         return f"none of {len(packed)} characters is a letter or a digit"
+    marks = len(_MARKED.findall(text))
+    if marks >= _MANY_MARKS and marks > text.count(" "):
+        return f"{marks} words have their tokenizer's sign for a space before them, and {text.count(' ')} a space"
     scripts = {script for character in packed if (script := _script(character))}
     if len(scripts) >= _MANY_SCRIPTS:
         return f"letters of {len(scripts)} scripts in one short answer: {', '.join(sorted(scripts))}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from servecheck.report.markdown import IN_SUMMARY, render
 from servecheck.report.shapes import ReportView
 
-__all__ = ["SUMMARY_LIMIT", "summary_md"]
+__all__ = ["SUMMARY_LIMIT", "summary_md", "summary_parts"]
 
 SUMMARY_LIMIT = 900_000
 """Bytes; GitHub refuses a step summary above 1024 KiB as a whole, and a job may have written one before ours."""
@@ -15,6 +15,11 @@ SUMMARY_LIMIT = 900_000
 
 def summary_md(view: ReportView, limit: int = SUMMARY_LIMIT) -> str:
     """Return ``summary.md``: the sections that fit into ``limit`` bytes, the first always, and a line for the rest."""
+    return "".join(summary_parts(view, limit))
+
+
+def summary_parts(view: ReportView, limit: int = SUMMARY_LIMIT) -> tuple[str, str]:
+    """Return the first screen, and what else fits into ``limit`` bytes."""
     shown: list[str] = []
     left_out: list[str] = []
     used = 0
@@ -30,7 +35,7 @@ def summary_md(view: ReportView, limit: int = SUMMARY_LIMIT) -> str:
         shown.append(
             f"**Left out to stay inside the budget of a job summary: {', '.join(left_out)}; see report.md.**\n"
         )
-    return "".join(shown)
+    return shown[0], "".join(shown[1:])
 
 
 def _sections(view: ReportView) -> Iterator[tuple[str, str]]:

@@ -319,7 +319,9 @@ def _expected(look: Lookup) -> Iterator[ExpectedView]:
 
 def _since(look: Lookup) -> Iterator[SinceView]:
     for each in look.run.since:
-        yield SinceView(row=each.feature, endpoint=each.endpoint, before=each.before, after=each.after, told=each.told)
+        usual = look.run.compared_with.get(each.endpoint, "").startswith(each.run)
+        before = each.before if usual else f"{each.before} (on {each.started:%Y-%m-%d}, in {each.run})"
+        yield SinceView(row=each.feature, endpoint=each.endpoint, before=before, after=each.after, told=each.told)
 
 
 def _provenance(look: Lookup) -> str:

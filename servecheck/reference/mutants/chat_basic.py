@@ -1,8 +1,7 @@
 """Whole chat replies in which something that clients read is wrong, and replies that only look odd.
 
-A fault that would spoil every short request is seen by the canary first and makes the endpoint unwell, so that no row
-is judged; faults of that kind act here on what the canary is not: sampled, cached or longer than its 32 tokens.
-"""
+A fault that spoils every short request is seen by the canary first and makes the endpoint unwell, so that this row
+alone is judged; most faults act here on what the canary is not: sampled, cached or longer than its 32 tokens."""
 
 from __future__ import annotations
 
@@ -324,6 +323,40 @@ class NullsCrash(ReferenceServer):
         return body
 
 
+class OneAnswerRefused(ReferenceServer):
+    """Refuses ``n``, also where it is 1, since its back end knows no such field."""
+
+    def body_of(self, request: Request) -> Event:
+        """Look for it."""
+        body = super().body_of(request)
+        if "n" in body:
+            raise ApiError("Unsupported parameters passed: n", param="n")
+        return body
+
+
+class PenaltyRefused(ReferenceServer):
+    """Refuses a frequency penalty, also one of 0."""
+
+    def body_of(self, request: Request) -> Event:
+        """Look for it."""
+        body = super().body_of(request)
+        if "frequency_penalty" in body:
+            raise ApiError("Unsupported parameter: 'frequency_penalty'", param="frequency_penalty")
+        return body
+
+
+class PlainFormatFails(ReferenceServer):
+    """Looks for a schema in every ``response_format``, and fails inside where plain text is asked for."""
+
+    def body_of(self, request: Request) -> Event:
+        """Fail."""
+        body = super().body_of(request)
+        wanted = body.get("response_format")
+        if isinstance(wanted, dict) and wanted.get("type") == "text":
+            raise ApiError("KeyError: 'json_schema'", status=500, kind="InternalServerError")
+        return body
+
+
 class CachedNotInPrompt(ReferenceServer):
     """Counts as prompt only what was not cached, and the cached part beside it."""
 
@@ -350,7 +383,143 @@ class OneDigit(ReferenceServer):
         return choice
 
 
+class _Named(ReferenceServer):
+    """Sends whole chat replies with another content type; subclasses say which, and may change the body."""
+
+    content_type = ""
+
+    def body(self, body: bytes) -> bytes:
+        """Return the body that is sent."""
+        return body
+
+    async def reply_chat(self, request: Request) -> Reply:
+        """Rename what it is."""
+        made = await super().reply_chat(request)
+        if not isinstance(made.body, bytes):
+            return made
+        headers = (("content-type", self.content_type),) if self.content_type else ()
+        return replace(made, headers=headers, body=self.body(made.body))
+
+
+class NamedAsText(_Named):
+    """Sends JSON as plain text, which clients that go by the header hand on unparsed."""
+
+    content_type = "text/plain; charset=utf-8"
+
+
+class NamedAsPage(_Named):
+    """Sends JSON as a web page."""
+
+    content_type = "text/html; charset=utf-8"
+
+
+class NamedAsStream(_Named):
+    """Sends whole replies as event streams that hold no event."""
+
+    content_type = "text/event-stream"
+
+
+class EndMarkBehindJson(NamedAsStream):
+    """Sends whole replies as event streams, and the end marker of one behind the JSON."""
+
+    def body(self, body: bytes) -> bytes:
+        """Add the marker."""
+        return body + b"\n\ndata: [DONE]\n\n"
+
+
+class _Whole(ReferenceServer):
+    """Changes every whole chat reply, the canary's too; subclasses say how."""
+
+    def spoil(self, made: Event) -> None:
+        """Change it in place."""
+        raise NotImplementedError
+
+    def completion(self, job: Job, answers: Sequence[Answer]) -> Event:
+        """Change it."""
+        made = super().completion(job, answers)
+        self.spoil(made)
+        return made
+
+
+class ContentInParts(_Whole):
+    """Gives the text as a list of parts, as requests may and replies do not."""
+
+    def spoil(self, made: Event) -> None:
+        """Wrap it."""
+        message = made["choices"][0]["message"]
+        message["content"] = [{"type": "text", "text": message["content"] or ""}]
+
+
+class NoChoices(_Whole):
+    """Counts tokens and sends no choice."""
+
+    def spoil(self, made: Event) -> None:
+        """Empty the list."""
+        made["choices"] = []
+
+
+class SpacesAsSigns(_Whole):
+    """Writes the tokenizer's sign for a space where the text has spaces."""
+
+    def spoil(self, made: Event) -> None:
+        """Put the signs in, before enough words to be seen in a short answer."""
+        for choice in made["choices"]:
+            words = (choice["message"]["content"] or "").split() or ["no"]
+            choice["message"]["content"] = "".join(f"\u0120{word}" for word in words * 3)
+
+
+class HeadOfTurn(_Whole):
+    """Begins every answer with the head of the turn, since the template left it to the model to write."""
+
+    def spoil(self, made: Event) -> None:
+        """Put it before the text."""
+        for choice in made["choices"]:
+            choice["message"]["content"] = "assistant\n\n" + (choice["message"]["content"] or "")
+
+
+class CreatedInMilliseconds(_Whole):
+    """Gives the time of creation in milliseconds."""
+
+    def spoil(self, made: Event) -> None:
+        """Multiply it."""
+        made["created"] *= 1000
+
+
+class CreatedIsZero(_Whole):
+    """Never fills in the time of creation."""
+
+    def spoil(self, made: Event) -> None:
+        """Empty it."""
+        made["created"] = 0
+
+
 # --------------------------------------------------------------------------- odd, but right
+
+
+class JsonOfAKind(_Named):
+    """Names a kind of JSON in capitals and with a parameter."""
+
+    content_type = "Application/vnd.api+JSON; charset=UTF-8"
+
+
+class SaysAssistant(_Whole):
+    """Gives answers that begin with the word “assistant”, in a sentence."""
+
+    def spoil(self, made: Event) -> None:
+        """Begin with the word."""
+        for choice in made["choices"]:
+            choice["message"]["content"] = "assistant is a word. " + (choice["message"]["content"] or "")
+
+
+class MalteseText(_Whole):
+    """Answers in Maltese, which has a letter that is a tokenizer's sign for a space elsewhere, and a bar of blocks."""
+
+    def spoil(self, made: Event) -> None:
+        """Add both."""
+        for choice in made["choices"]:
+            choice["message"]["content"] = (
+                f"{choice['message']['content'] or ''} \u0120ara \u0120esù \u0120or\u0121 \u2581\u2581\u2582\u2583"
+            )
 
 
 class AnswersAsAlias(ReferenceServer):
@@ -470,13 +639,13 @@ _V = Outcome.VIOLATED
 _TEXT, _SANE, _USAGE = "answer-has-text", "text-is-not-garbage", "usage-adds-up"
 _ROLE, _FINISH, _OBJECT = "role-is-assistant", "finish-reason-is-given", "completion-object-is-named"
 
-_NULLS = "null-is-as-good-as-absent"
+_NULLS, _TYPED, _TOKENS = "null-is-as-good-as-absent", "json-comes-as-json", "text-holds-no-special-tokens"
 
 MUTANTS = (
     Mutant(
         id="end-token-leaks",
         server=EndTokenLeaks,
-        trips=(("text-holds-no-special-tokens", _V),),
+        trips=((_TOKENS, _V),),
         source="moltis-org/moltis#306",
     ),
     Mutant(id="refuses-bare-requests", server=RefusesBareRequests, trips=((_TEXT, Outcome.REFUSED),)),
@@ -522,10 +691,33 @@ MUTANTS = (
     Mutant(
         id="nulls-refused", server=NullsRefused, trips=((_NULLS, Outcome.REFUSED),), source="ggml-org/llama.cpp#25515"
     ),
+    Mutant(
+        id="one-answer-refused",
+        server=OneAnswerRefused,
+        trips=((_NULLS, Outcome.REFUSED),),
+        source="BerriAI/litellm#514",
+    ),
+    Mutant(
+        id="penalty-refused",
+        server=PenaltyRefused,
+        trips=((_NULLS, Outcome.REFUSED),),
+        source="danny-avila/LibreChat#10774",
+    ),
+    Mutant(id="plain-format-fails", server=PlainFormatFails, trips=((_NULLS, _V),)),
     Mutant(id="nulls-crash", server=NullsCrash, trips=((_NULLS, _V),), source="LostRuins/koboldcpp#1503"),
     Mutant(
         id="cached-not-in-prompt", server=CachedNotInPrompt, trips=((_USAGE, _V),), source="Portkey-AI/gateway#1210"
     ),
+    Mutant(id="named-as-text", server=NamedAsText, trips=((_TYPED, _V),), source="EricLBuehler/mistral.rs#79"),
+    Mutant(id="named-as-page", server=NamedAsPage, trips=((_TYPED, _V),), source="janhq/cortex.cpp#465"),
+    Mutant(id="named-as-stream", server=NamedAsStream, trips=((_TEXT, _V),), source="decolua/9router#3301"),
+    Mutant(id="end-mark-behind-json", server=EndMarkBehindJson, trips=((_TEXT, _V),), source="decolua/9router#3492"),
+    Mutant(id="content-in-parts", server=ContentInParts, trips=((_TEXT, _V),)),
+    Mutant(id="no-choices", server=NoChoices, trips=((_TEXT, _V),)),
+    Mutant(id="spaces-as-signs", server=SpacesAsSigns, trips=((_SANE, _V),), source="raullenchai/Rapid-MLX#793"),
+    Mutant(id="head-of-turn", server=HeadOfTurn, trips=((_TOKENS, _V),), source="vllm-project/vllm#7811"),
+    Mutant(id="created-in-milliseconds", server=CreatedInMilliseconds, trips=((_OBJECT, _V),)),
+    Mutant(id="created-is-zero", server=CreatedIsZero, trips=((_OBJECT, _V),)),
     Mutant(id="one-digit", server=OneDigit, trips=((_SANE, _V),), source="sgl-project/sglang-jax#204"),
 )
 
@@ -539,4 +731,7 @@ HARMLESS = (
     Harmless(id="escaped-text", server=EscapedText),
     Harmless(id="leading-blank", server=LeadingBlank),
     Harmless(id="small-pieces", server=SmallPieces),
+    Harmless(id="json-of-a-kind", server=JsonOfAKind),
+    Harmless(id="says-assistant", server=SaysAssistant),
+    Harmless(id="maltese-text", server=MalteseText),
 )

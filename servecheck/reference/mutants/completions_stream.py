@@ -190,8 +190,67 @@ class UsageOnEach(ReferenceServer):
 
 _V = Outcome.VIOLATED
 _STREAMS, _TEXT = "completion-comes-as-stream", "pieces-join-to-the-completion"
+_NAMED, _FINISH = "every-piece-is-a-text-completion", "pieces-end-once"
+
+
+class _Pieces(ReferenceServer):
+    """Changes the events of streamed completions; subclasses say how."""
+
+    def spoil(self, event: Event, place: int) -> None:
+        """Change one in place, with its place among them."""
+        raise NotImplementedError
+
+    async def text_chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Change them."""
+        place = 0
+        async for event in super().text_chunks(job):
+            self.spoil(event, place)
+            yield event
+            place += 1
+
+
+class FreshIds(_Pieces):
+    """Gives every event an id of its own."""
+
+    def spoil(self, event: Event, place: int) -> None:
+        """Number the ids."""
+        event["id"] = f"{event['id']}-{place}"
+
+
+class ModelChanges(_Pieces):
+    """Names the engine's own model from the second event on."""
+
+    def spoil(self, event: Event, place: int) -> None:
+        """Rename it."""
+        if place:
+            event["model"] = "/weights/base"
+
+
+class IndexMissing(_Pieces):
+    """Leaves the index out of the choices."""
+
+    def spoil(self, event: Event, place: int) -> None:  # noqa: ARG002
+        """Drop it."""
+        for choice in event["choices"]:
+            del choice["index"]
+
+
+class FinishIsEmptyText(_Pieces):
+    """Says that nothing has ended by an empty text, where the format has null for it."""
+
+    def spoil(self, event: Event, place: int) -> None:  # noqa: ARG002
+        """Empty it."""
+        for choice in event["choices"]:
+            choice["finish_reason"] = choice["finish_reason"] or ""
+
 
 MUTANTS = (
+    Mutant(id="fresh-ids", server=FreshIds, trips=((_NAMED, _V),), source="BerriAI/litellm#1571"),
+    Mutant(id="model-changes", server=ModelChanges, trips=((_NAMED, _V),)),
+    Mutant(id="index-missing", server=IndexMissing, trips=((_NAMED, _V),)),
+    Mutant(
+        id="finish-is-empty-text", server=FinishIsEmptyText, trips=((_FINISH, _V),), source="sgl-project/sglang#2825"
+    ),
     Mutant(
         id="stream-flag-dropped",
         server=StreamFlagDropped,

@@ -241,10 +241,71 @@ class OtherContentType(ReferenceServer):
 
 _V = Outcome.VIOLATED
 _LISTED, _CONFIGURED = "models-are-listed", "configured-model-is-listed"
-_USABLE = "listed-model-can-be-named"
+_USABLE, _TYPED = "listed-model-can-be-named", "model-list-has-the-documented-types"
 _FORMED, _LENGTH = "model-entries-are-well-formed", "max-model-len-is-a-length"
 
+
+class _Entries(ReferenceServer):
+    """Changes every entry of the list; subclasses say how."""
+
+    def spoil(self, entry: Event) -> None:
+        """Change it in place."""
+        raise NotImplementedError
+
+    def models_list(self) -> Event:
+        """Change them."""
+        made = super().models_list()
+        for entry in made["data"]:
+            self.spoil(entry)
+        return made
+
+
+class OwnerMissing(_Entries):
+    """Says of no model who owns it."""
+
+    def spoil(self, entry: Event) -> None:
+        """Drop the owner."""
+        del entry["owned_by"]
+
+
+class CreatedMissing(_Entries):
+    """Says of no model when it was made."""
+
+    def spoil(self, entry: Event) -> None:
+        """Drop the time."""
+        del entry["created"]
+
+
+class CreatedIsDate(_Entries):
+    """Gives the time of creation as a date in words of a standard."""
+
+    def spoil(self, entry: Event) -> None:
+        """Write it as text."""
+        entry["created"] = "2024-01-01T00:00:00Z"
+
+
+class ListUnnamed(ReferenceServer):
+    """Sends the entries without saying that they are a list."""
+
+    def models_list(self) -> Event:
+        """Drop the name."""
+        return {"data": super().models_list()["data"]}
+
+
+class CreatedIsZero(_Entries):
+    """Does not know when its models were made, and says 0."""
+
+    def spoil(self, entry: Event) -> None:
+        """Set it to 0, and the owner to nobody."""
+        entry["created"] = 0
+        entry["owned_by"] = ""
+
+
 MUTANTS = (
+    Mutant(id="owner-missing", server=OwnerMissing, trips=((_TYPED, _V),), source="openai-php/client#598"),
+    Mutant(id="created-missing", server=CreatedMissing, trips=((_TYPED, _V),), source="aallam/openai-kotlin#332"),
+    Mutant(id="created-is-date", server=CreatedIsDate, trips=((_TYPED, _V),)),
+    Mutant(id="list-unnamed", server=ListUnnamed, trips=((_TYPED, _V),), source="jamesrochabrun/SwiftOpenAI#162"),
     Mutant(id="route-missing", server=RouteMissing, trips=((_LISTED, Outcome.REFUSED),)),
     Mutant(
         id="proxy-denies",
@@ -298,6 +359,7 @@ MUTANTS = (
 )
 
 HARMLESS = (
+    Harmless(id="created-is-zero", server=CreatedIsZero, source="BerriAI/litellm#5275"),
     Harmless(id="no-length", server=NoLength, source="vllm-project/production-stack#331"),
     Harmless(id="length-unknown", server=LengthUnknown),
     Harmless(id="created-is-now", server=CreatedIsNow),

@@ -96,6 +96,17 @@ class BraceDoubled(Rewriting):
         return text[0] + text
 
 
+class KeysByTheAlphabet(ReferenceServer):
+    """Sorts the properties of a schema before it builds the grammar, as a map without an order does."""
+
+    def schema_constraint(self, schema: object, param: str) -> Constraint:
+        """Sort them."""
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        if isinstance(schema, dict) and isinstance(properties, dict):
+            schema = {**schema, "properties": dict(sorted(properties.items()))}
+        return super().schema_constraint(schema, param)
+
+
 class SampledRowsUnmasked(ReferenceServer):
     """Applies the mask to the greedy rows of a batch only, so sampled answers are free."""
 
@@ -379,6 +390,12 @@ MUTANTS = (
     Mutant(id="fenced-json-of-its-own", server=FencedJsonOfItsOwn, trips=_all(_V), source="vllm-project/vllm#9900"),
     Mutant(id="enum-dropped", server=EnumDropped, trips=_all(_V), source="vllm-project/vllm#12201"),
     Mutant(id="any-json", server=AnyJson, trips=_all(_V)),
+    Mutant(
+        id="keys-by-the-alphabet",
+        server=KeysByTheAlphabet,
+        trips=(("keys-come-in-the-order-of-the-schema", _V),),
+        source="ollama/ollama#7978",
+    ),
     Mutant(id="thought-mark-leaks", server=ThoughtMarkLeaks, trips=_all(_V), source="sgl-project/sglang#6441"),
     Mutant(id="brace-doubled", server=BraceDoubled, trips=_all(_V), source="vllm-project/vllm#44993"),
     Mutant(

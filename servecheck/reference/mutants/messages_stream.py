@@ -227,6 +227,56 @@ class SignedThoughts(MessageEvents):
         yield {"type": "own_progress", "percent": 5} if event["type"] != "message_stop" else {"type": "ping"}
 
 
+class StartWithoutUsage(MessageEvents):
+    """Begins a message without a usage, which the SDK goes on to fill in."""
+
+    def change(self, event: Event) -> Iterator[Event]:
+        """Drop it."""
+        if event["type"] == "message_start":
+            event = {**event, "message": {**event["message"], "usage": None}}
+        yield event
+
+
+class BlockWithoutText(MessageEvents):
+    """Begins a block of text without a text, to which the SDK goes on to add."""
+
+    def change(self, event: Event) -> Iterator[Event]:
+        """Drop it."""
+        if event["type"] == "content_block_start" and event["content_block"]["type"] == "text":
+            event = {**event, "content_block": {"type": "text"}}
+        yield event
+
+
+class EndsTurnBehindTools(MessageEvents):
+    """Ends the turn behind a tool's block, so that an agent does not run the tool."""
+
+    def change(self, event: Event) -> Iterator[Event]:
+        """Change the reason."""
+        if event["type"] == "message_delta" and event["delta"].get("stop_reason") == "tool_use":
+            event = {**event, "delta": {**event["delta"], "stop_reason": "end_turn"}}
+        yield event
+
+
+class ThoughtInText(MessageEvents):
+    """Sends the text as thoughts inside a block of text, which clients refuse."""
+
+    def change(self, event: Event) -> Iterator[Event]:
+        """Rename the deltas."""
+        if event["type"] == "content_block_delta" and event["delta"]["type"] == "text_delta":
+            event = {**event, "delta": {"type": "thinking_delta", "thinking": event["delta"]["text"]}}
+        yield event
+
+
+class StartsTwice(MessageEvents):
+    """Begins every message twice."""
+
+    def change(self, event: Event) -> Iterator[Event]:
+        """Repeat the start."""
+        yield event
+        if event["type"] == "message_start":
+            yield event
+
+
 _V, _N, _R = Outcome.VIOLATED, Outcome.NO_EFFECT, Outcome.REFUSED
 _STREAMED, _CUT, _LOST = "message-is-streamed", "cut-stream-says-max-tokens", "streamed-message-lacks-no-piece"
 _WHOLE, _BEGINS, _ENDS = (
@@ -234,6 +284,7 @@ _WHOLE, _BEGINS, _ENDS = (
     "message-stream-begins-with-start",
     "message-stream-ends-with-stop",
 )
+_BEGUN = "what-begins-has-its-fields"
 _ORDER, _REASON = "blocks-open-grow-and-close", "one-stop-reason-per-message"
 _USAGE, _JSON, _LINES = "streamed-message-has-usage", "tool-input-joins-to-json", "message-event-lines-name-the-type"
 
@@ -242,6 +293,13 @@ MUTANTS = (
     Mutant(id="fails-in-streams", server=FailsInStreams, trips=((_STREAMED, _V),), source="sgl-project/sglang#25876"),
     Mutant(id="stream-ignored", server=StreamIgnored, trips=((_STREAMED, _N),), source="ray-project/ray#58366"),
     Mutant(id="error-on-the-way", server=ErrorOnTheWay, trips=((_STREAMED, _V),), source="vllm-project/vllm#43031"),
+    Mutant(id="start-without-usage", server=StartWithoutUsage, trips=((_BEGUN, _V),), source="BerriAI/litellm#24176"),
+    Mutant(id="block-without-text", server=BlockWithoutText, trips=((_BEGUN, _V),)),
+    Mutant(
+        id="ends-turn-behind-tools", server=EndsTurnBehindTools, trips=((_REASON, _V),), source="maximhq/bifrost#3638"
+    ),
+    Mutant(id="thought-in-text", server=ThoughtInText, trips=((_ORDER, _V),), source="BerriAI/litellm#33224"),
+    Mutant(id="starts-twice", server=StartsTwice, trips=((_BEGINS, _V),), source="BerriAI/litellm#32357"),
     Mutant(id="no-start", server=NoStart, trips=((_BEGINS, _V),)),
     Mutant(id="start-without-id", server=StartWithoutId, trips=((_BEGINS, _V),)),
     Mutant(id="no-stop", server=NoStop, trips=((_ENDS, _V),), source="triton-inference-server/triton_distributed#68"),

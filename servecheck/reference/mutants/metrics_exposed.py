@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from servecheck.model import Outcome
 from servecheck.reference.asgi import Reply, Request
@@ -14,6 +15,32 @@ from servecheck.reference.mutants import Harmless, Mutant
 from servecheck.reference.server import ReferenceServer
 
 __all__ = ["HARMLESS", "MUTANTS"]
+
+
+class MetricsNamedAsJson(ReferenceServer):
+    """Sends metrics as JSON that is none, so that a strict scraper takes none of them."""
+
+    async def reply_metrics(self, request: Request) -> Reply:
+        """Rename what it is."""
+        made = await super().reply_metrics(request)
+        return replace(made, headers=(("content-type", "application/json; charset=utf-8"),))
+
+
+class MetricsUnnamed(ReferenceServer):
+    """Sends metrics without a content type."""
+
+    async def reply_metrics(self, request: Request) -> Reply:
+        """Name nothing."""
+        return replace(await super().reply_metrics(request), headers=())
+
+
+class MetricsAsOpenMetrics(ReferenceServer):
+    """Names its metrics by the newer format's content type, in which they can be read too."""
+
+    async def reply_metrics(self, request: Request) -> Reply:
+        """Name it."""
+        made = await super().reply_metrics(request)
+        return replace(made, headers=(("Content-Type", "Application/OpenMetrics-Text; version=1.0.0"),))
 
 
 class MetricsOff(ReferenceServer):
@@ -202,7 +229,16 @@ _V, _R = Outcome.VIOLATED, Outcome.REFUSED
 _READ, _KEY, _MORE = "metrics-can-be-read", "steering-series-are-there", "promised-series-are-there"
 _MOVE = "token-counters-move-with-requests"
 
+_TYPED = "metrics-come-in-a-type-that-is-scraped"
+
 MUTANTS = (
+    Mutant(
+        id="metrics-named-as-json",
+        server=MetricsNamedAsJson,
+        trips=((_TYPED, _V),),
+        source="openvinotoolkit/model_server#3689",
+    ),
+    Mutant(id="metrics-unnamed", server=MetricsUnnamed, trips=((_TYPED, _V),)),
     Mutant(
         id="aborts-not-counted",
         server=AbortsNotCounted,
@@ -227,6 +263,7 @@ MUTANTS = (
 )
 
 HARMLESS = (
+    Harmless(id="metrics-as-open-metrics", server=MetricsAsOpenMetrics),
     Harmless(id="no-abort-series", server=NoAbortSeries),
     Harmless(id="ray-names", server=RayNames),
     Harmless(id="older-names", server=OlderNames),

@@ -338,6 +338,18 @@ class EmptyDataEvents(ReferenceServer):
                 yield b"data:\n\n"
 
 
+class FinishLeftOut(ReferenceServer):
+    """Leaves finish_reason out of a chunk that ends nothing, so that readers who wait for null never see it."""
+
+    async def chunks(self, job: Job) -> AsyncIterator[Event]:
+        """Drop what is null."""
+        async for event in super().chunks(job):
+            for choice in event["choices"]:
+                if choice["finish_reason"] is None:
+                    del choice["finish_reason"]
+            yield event
+
+
 class IndexMissing(ReferenceServer):
     """Leaves the index out of every choice, since there is only one."""
 
@@ -709,6 +721,12 @@ MUTANTS = (
         server=EmptyDataEvents,
         trips=(("events-are-json", _V),),
         source="theopenco/llmgateway#2334",
+    ),
+    Mutant(
+        id="finish-left-out",
+        server=FinishLeftOut,
+        trips=(("finish-reason-is-null-until-the-end", _V),),
+        source="vllm-project/vllm#19650",
     ),
     Mutant(
         id="index-missing",

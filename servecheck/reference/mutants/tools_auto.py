@@ -52,6 +52,26 @@ class FailsOnFreeText(ReferenceServer):
             yield delta
 
 
+class AgentsRefused(ReferenceServer):
+    """Knows no ``stream_options``, which agents' libraries send with every stream, and refuses them beside tools."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Refuse."""
+        if body.get("tools") and body.get("stream_options"):
+            raise ApiError("stream_options: extra inputs are not permitted", param="stream_options")
+        return super().chat_job(body)
+
+
+class AutoSpelledOutFails(ReferenceServer):
+    """Calls by itself where nothing is said of it, and fails inside where the choice ``auto`` is spelled out."""
+
+    def chat_job(self, body: Event) -> Job:
+        """Fail."""
+        if body.get("tool_choice") == "auto":
+            raise ApiError("'str' object has no attribute 'function'", status=500, kind="InternalServerError")
+        return super().chat_job(body)
+
+
 class AutoRefused(ReferenceServer):
     """Was started without automatic tool choice and refuses tools where none is forced."""
 
@@ -214,6 +234,8 @@ MUTANTS = (
         id="call-in-reasoning", server=shared.CallInReasoning, trips=((_CALLED, _V),), source="vllm-project/vllm#48748"
     ),
     Mutant(id="fails-on-free-text", server=FailsOnFreeText, trips=((_CALLED, _V),), source="ggml-org/llama.cpp#27025"),
+    Mutant(id="agents-refused", server=AgentsRefused, trips=((_CALLED, _R),), source="langchain-ai/langchainjs#6533"),
+    Mutant(id="auto-spelled-out-fails", server=AutoSpelledOutFails, trips=((_CALLED, _V),)),
     Mutant(id="auto-refused", server=AutoRefused, trips=((_CALLED, _R),)),
     Mutant(id="tools-dropped", server=ToolsDropped, trips=((_CALLED, _N),), source="vllm-project/vllm#44216"),
     Mutant(id="stream-never-ends", server=shared.StreamNeverEnds, trips=((HANGS_NOT.id, _V),)),

@@ -131,10 +131,80 @@ class CountedUnread(ResultDropped):
     def usage(self, job: Job, tally: Tally) -> Event:
         """Add what was sent."""
         made = super().usage(job, tally)
-        more = sum(len(each["content"].split()) for each in job.body.get("messages", ()) if each["role"] == "tool")
+        more = sum(len(str(each["content"]).split()) for each in job.body.get("messages", ()) if each["role"] == "tool")
         made["prompt_tokens"] += more
         made["total_tokens"] += more
         return made
+
+
+class PartsRefused(_Refusing):
+    """Takes a tool's result as a string only, where other roles may have parts."""
+
+    def refuses(self, message: Event) -> bool:
+        """Refuse parts."""
+        return message.get("role") == "tool" and isinstance(message.get("content"), list)
+
+
+class PartsDropped(ReferenceServer):
+    """Has a template that writes a tool's result where it is a string, and nothing where it has parts."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Empty those with parts."""
+        read = super().messages_of(body)
+        parts = [isinstance(each.get("content"), list) and each.get("role") == "tool" for each in body["messages"]]
+        return [{**each, "content": ""} if gone else each for each, gone in zip(read, parts, strict=True)]
+
+
+class OneResult(ReferenceServer):
+    """Keeps the first of several results that follow one another."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Drop the others."""
+        read = super().messages_of(body)
+        return [
+            each
+            for place, each in enumerate(read)
+            if each["role"] != "tool" or place == 0 or read[place - 1]["role"] != "tool"
+        ]
+
+
+class OneCall(_Refusing):
+    """Has a template that takes back one call in a message, and no more."""
+
+    def refuses(self, message: Event) -> bool:
+        """Refuse several."""
+        return len(message.get("tool_calls") or ()) > 1
+
+
+class NoArgumentsFail(_Refusing):
+    """Fails inside over a call without arguments that is sent back."""
+
+    status = 500
+
+    def refuses(self, message: Event) -> bool:
+        """Fail."""
+        calls = message.get("tool_calls") or ()
+        return any(call["function"]["arguments"] in ("", "{}") for call in calls)
+
+
+class ToolsReplaceSystem(ReferenceServer):
+    """Writes its own system message where there are tools, in place of the application's."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Drop the application's."""
+        read = super().messages_of(body)
+        return [each for each in read if each["role"] != "system"] if body.get("tools") else read
+
+
+class OwnSystemMessage(ReferenceServer):
+    """Has a template that writes a long system message of its own where the application gives none."""
+
+    def messages_of(self, body: Event) -> list[Event]:
+        """Add it."""
+        read = super().messages_of(body)
+        if any(each["role"] == "system" for each in read):
+            return read
+        return [{"role": "system", "content": "You are a helpful assistant. " * 12}, *read]
 
 
 class UnknownIdFails(ReferenceServer):
@@ -192,7 +262,16 @@ _ACCEPTED, _OTHERS = "tool-result-is-accepted", "call-without-text-is-accepted-i
 _COUNTED, _READ = "tool-result-is-counted", "tool-result-reaches-the-model"
 _UNKNOWN = "result-for-an-unknown-call-does-no-harm"
 
+_PARTS, _EVERY = "tool-result-in-text-parts-is-read", "every-tool-result-is-counted"
+_SYSTEM = "system-message-is-counted-beside-tools"
+
 MUTANTS = (
+    Mutant(id="parts-refused", server=PartsRefused, trips=((_PARTS, _R),), source="vllm-project/vllm#25001"),
+    Mutant(id="parts-dropped", server=PartsDropped, trips=((_PARTS, _V),), source="raullenchai/Rapid-MLX#731"),
+    Mutant(id="one-result", server=OneResult, trips=((_EVERY, _V),)),
+    Mutant(id="one-call", server=OneCall, trips=((_EVERY, _R),)),
+    Mutant(id="no-arguments-fail", server=NoArgumentsFail, trips=((_EVERY, _V),)),
+    Mutant(id="tools-replace-system", server=ToolsReplaceSystem, trips=((_SYSTEM, _V),), source="ollama/ollama-js#220"),
     Mutant(id="null-refused", server=NullRefused, trips=((_ACCEPTED, _R),), source="ogx-ai/ogx#1751"),
     Mutant(id="empty-refused", server=EmptyRefused, trips=((_OTHERS, _R),), source="ogx-ai/ogx#1751"),
     Mutant(id="absent-fails", server=AbsentFails, trips=((_OTHERS, _V),), source="ogx-ai/ogx#1751"),
@@ -212,6 +291,7 @@ MUTANTS = (
 )
 
 HARMLESS = (
+    Harmless(id="own-system-message", server=OwnSystemMessage),
     Harmless(id="unknown-id-refused", server=UnknownIdRefused),
     Harmless(id="no-logprobs", server=auto.NoLogprobs, models=("obedient", "babbling", "reasoning")),
     Harmless(id="logprobs-refused", server=LogprobsRefused, models=("obedient", "babbling", "reasoning")),
