@@ -118,6 +118,10 @@ def _expectation(entry: ExpectationV1) -> Expectation:
     )
 
 
+ENTRY = "  - row: "
+"""How an entry begins in the text that is written."""
+
+
 def written(
     rows: Iterable[str],
     cells: Sequence[Cell],
@@ -140,7 +144,7 @@ def written(
         if seen is None:
             continue
         lines += [
-            f"  - row: {feature}",
+            f"{ENTRY}{feature}",
             f"    endpoint: {endpoint}",
             f"    expect: {seen}",
             f"    reason: {json.dumps(f'{TODO} ({_short(why)})', ensure_ascii=False)}",

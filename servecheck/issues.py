@@ -135,6 +135,7 @@ class Looked:
     not_asked: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     again: datetime | None = None
+    answered: bool = False
 
     def add(self, issue: Issue, term: Term) -> None:
         """Take an issue that a term found."""
@@ -326,6 +327,7 @@ async def _ask(looked: Looked, term: Term, repositories: Sequence[str], search: 
     where = " ".join(f"repo:{repository}" for repository in repositories)
     words = term.text.replace('"', " ")
     items, kept, cut = await search(f'{where} is:issue is:open in:title,body "{words}"')
+    looked.answered = True
     for issue in from_api(items):
         looked.add(issue, term)
     if kept is not None:
@@ -386,7 +388,9 @@ def told(
         lines.append(f"  {_line('; '.join(hit.because))}")
         if hit.known:
             lines.append(f"  known here: {hit.known}")
-    if not hits:
+    if not hits and looked.not_asked and not looked.answered:
+        lines.append("\nnothing could be asked, so nothing is known; without a network, --from-file reads an export")
+    elif not hits:
         lines.append("\nno open issue fits" + (", as far as it could be asked" if looked.not_asked else ""))
     elif len(hits) > _MOST_SHOWN:
         lines.append(f"\n{len(hits) - _MOST_SHOWN} more fit less; --json has them all")

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import servecheck
-from servecheck import RunReport, read_run, run_suite
-from servecheck.errors import NothingSelected, StoreError
+from servecheck import RunReport, exchange_curl, read_run, run_suite
+from servecheck.errors import NothingSelected, ServecheckError, StoreError
 from servecheck.model import Status
 from servecheck.reference.mock import background
+from servecheck.reference.mutants.chat_basic import MUTANTS
 from servecheck.reference.server import ReferenceServer
 from tests.test_docs import FENCE, readme
 
@@ -27,7 +28,7 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
         here = block.replace("http://gpu.example:8000", gpu).replace("http://tpu.example:8000", tpu)
         here = here.replace('"chat.basic", "streaming.frames"', '"chat.basic"')
         exec(compile(here, "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("ready So far yes: tpu is not behind gpu on any of 1 core row")
+    assert capsys.readouterr().out.startswith("0 ready So far yes: tpu is not behind gpu on any of 1 core row")
 
 
 def test_a_second_run_into_a_folder_says_what_a_program_can_do(tmp_path):
@@ -70,6 +71,45 @@ def test_a_run_of_other_probes_says_which_probes_judged_it(tmp_path):
     anew = read_run(tmp_path)
     assert anew.notes == (f"Recorded by the probes 0123456789ab and judged anew by {report.probes_digest}.",)
     assert (anew.probes_digest, anew.instrument) == (report.probes_digest, report.instrument)
+
+
+def test_the_words_of_the_command_line_mean_the_same_in_the_library(tmp_path):
+    with background(MUTANTS[0].make("obedient")) as url:
+        report = run_suite(
+            [f"one={url}/v1"],
+            tmp_path / "run",
+            suite="smoke",
+            rows=["chat.basic"],
+            trials=2,
+            budget="requests=100",
+            fail_on="any",
+            environ={},
+        )
+    assert (report.suite, report.exit_code) == ("smoke", 1)
+    cell = report.cell("chat.basic", "one")
+    assert cell is not None
+    assert len(cell.trials) == 2
+    exchanges = list(report.evidence(cell))
+    assert exchanges
+    assert all(exchange_curl(each).startswith("curl -sS") and each.url in exchange_curl(each) for each in exchanges)
+    assert read_run(tmp_path / "run").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"suite": "smok"}, "smoke"),
+        ({"profile": "agent"}, "agents"),
+        ({"allow": ["lode"]}, "load"),
+        ({"fail_on": "blockers"}, "blocker"),
+        ({"budget": "request=4"}, "requests"),
+        ({"expect": "no-such-file.yaml"}, "no-such-file"),
+    ],
+)
+def test_a_wrong_word_is_refused_as_on_the_command_line_before_anything_is_sent(tmp_path, words, said):
+    with pytest.raises(ServecheckError, match=said):
+        run_suite(["one=http://127.0.0.1:1/v1"], tmp_path / "run", environ={}, **words)
+    assert not (tmp_path / "run").exists()
 
 
 def test_nothing_is_sent_where_nothing_is_selected(tmp_path):

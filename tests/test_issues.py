@@ -332,3 +332,13 @@ def test_a_run_gives_its_rows_its_models_and_its_stacks(github):
     assert {"json_schema", "structured output", "include_usage", "top_p"} <= {term.text for term in found.terms}
     assert "vllm-project/vllm" in found.where
     assert "google-pytorch/torch_tpu" in found.where
+
+
+def test_where_nothing_could_be_asked_nothing_is_said_to_be_known():
+    asked = issues.Looked(not_asked=["“min_p”: no route to host"])
+    said = issues.told((), asked, terms=(), where=("vllm-project/vllm",))
+    assert "nothing could be asked" in said
+    assert "--from-file" in said
+    assert "no open issue fits" not in said
+    asked.answered = True
+    assert "no open issue fits, as far as it could be asked" in issues.told((), asked, terms=(), where=())

@@ -15,9 +15,21 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from servecheck.model import Decision, Endpoint, Exchange, Feature, Fingerprint, GroupTally, Outcome, Status, Verdict
+from servecheck.model import (
+    Decision,
+    Endpoint,
+    Exchange,
+    Feature,
+    Fingerprint,
+    GroupTally,
+    Kind,
+    Outcome,
+    Status,
+    Verdict,
+)
 from servecheck.report import markdown
 from servecheck.report.data import RunReport, Subject
+from servecheck.report.framing import Framing
 from servecheck.report.html import report_html
 from servecheck.report.junit import junit_xml
 from servecheck.report.markdown import REPORT_LIMIT, evidence_md, report_md, templates_dir
@@ -453,8 +465,8 @@ def test_a_command_too_long_for_the_report_is_whole_in_the_evidence():
 
 def test_a_summary_keeps_the_first_screen_and_says_what_it_left_out():
     shown = seen(two_endpoints())
-    whole, short = summary_md(shown), summary_md(shown, limit=9_000)
-    assert len(short.encode()) <= 9_000 < len(whole.encode())
+    whole, short = summary_md(shown), summary_md(shown, limit=6_000)
+    assert len(short.encode()) <= 6_000 < len(whole.encode())
     assert short.startswith("# Can tpu replace gpu?")
     assert "see report.md.**" in short
     assert "Left out" not in whole
@@ -484,3 +496,46 @@ def test_templates_are_found_in_a_checkout_and_in_a_wheel(tmp_path, monkeypatch)
     (package / "_templates").mkdir(parents=True)
     monkeypatch.setattr(markdown, "__file__", str(package / "report" / "markdown.py"))
     assert templates_dir() == package / "_templates"
+
+
+def _falling(endpoint: str, *quoted: str) -> RunReport:
+    run = two_endpoints()
+    rows = [feature.id for feature in run.features if feature.kind is Kind.JUDGED][: len(quoted)]
+    made = [
+        judged(row, endpoint, Status.BROKEN, f"as text: “{words}”") for row, words in zip(rows, quoted, strict=True)
+    ]
+    kept = [cell for cell in run.cells if cell.feature not in rows]
+    blockers = tuple(f"{row}@{endpoint}" for row in rows) if endpoint == "tpu" else ()
+    verdict = replace(run.verdict, blockers=blockers)
+    return replace(run, cells=(*kept, *made), causes={}, broken_on_both=(), verdict=verdict)
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_blockers_that_differ_in_quotations_only_are_one(redact):
+    run = replace(_falling("tpu", "fn_abc", "fn_xyz"), framing=Framing(redact=redact))
+    (one,) = seen(run).blockers
+    assert len(one.rows) == 2
+
+
+def test_what_falls_short_on_the_reference_alone_is_on_the_first_screen():
+    run = _falling("gpu", "oops")
+    named = [row for one in seen(run).on_reference for row, _ in one.rows]
+    row = next(cell.feature for cell in run.cells if cell.reason == "as text: “oops”")
+    assert row in named
+    told = report_md(seen(run))
+    assert told.index("the reference, falls short on") < told.index("## Not known")
+
+
+def test_what_blocks_and_is_not_core_is_said_to_be_in_no_tally():
+    run = _falling("tpu", "a")
+    row = run.verdict.blockers[0].partition("@")[0]
+    features = tuple(replace(each, core=False) if each.id == row else each for each in run.features)
+    assert seen(replace(run, features=features)).uncounted == (row,)
+
+
+def test_a_summary_has_the_rows_that_are_not_green_and_no_evidence():
+    shown = seen(two_endpoints())
+    told = summary_md(shown)
+    assert "## Evidence" not in told
+    assert f"All {shown.rows} rows" in told
+    assert sum(len(group.rows) for group in shown.noticed) < shown.rows

@@ -14,7 +14,7 @@ from servecheck.expectations import Expectation, Met, Standing
 from servecheck.model import Fault, FaultKind, Outcome, Status
 from servecheck.report.data import RunReport
 from servecheck.report.files import FORMATS, rendered, write_all
-from servecheck.report.framing import CONTEXT_LIMIT, Framing, blocks, framing, from_header
+from servecheck.report.framing import CONTEXT_LIMIT, Framing, Listed, blocks, framing, from_header
 from servecheck.report.github import MOST, github_text
 from servecheck.report.table import COLUMNS, csv_text
 from tests.golden import check_golden
@@ -32,9 +32,13 @@ def test_a_title_takes_the_place_of_the_question(form):
 def test_a_context_is_paragraphs_and_lists_and_nothing_else(tmp_path):
     (tmp_path / "why.txt").write_text("We pay\nfor GPUs.\n\n- one <b>\n- two\n\n# not a heading\n")
     given = framing(context=tmp_path / "why.txt")
-    assert blocks(given.context) == ("We pay for GPUs.", ("one <b>", "two"), "# not a heading")
+    assert blocks(given.context) == (
+        "We pay for GPUs.",
+        Listed(items=("one <b>", "two")),
+        "# not a heading",
+    )
     told = rendered(replace(two_endpoints(), framing=given), "md", fake_curl)
-    assert "## Context\n\nWe pay for GPUs.\n\n- one `<b>`\n- two\n\n\\# not a heading\n" in told
+    assert "\n\nWe pay for GPUs.\n\n- one `<b>`\n- two\n\n\\# not a heading\n" in told
     assert "<b>" not in rendered(replace(two_endpoints(), framing=given), "html", fake_curl)
 
 
@@ -182,3 +186,19 @@ def test_an_expected_deviation_is_a_notice():
 def test_a_context_without_an_end_is_not_read_to_its_end():
     with pytest.raises(UsageError, match="/dev/zero is too long"):
         framing(context=Path("/dev/zero"))
+
+
+def test_a_list_right_below_its_paragraph_and_a_numbered_one_survive():
+    text = "Due:\nnext week.\n* gpu is\n  in production\n* tpu is a trial\n\n3. first\n4) second\n\nEnd."
+    assert blocks(text) == (
+        "Due: next week.",
+        Listed(items=("gpu is in production", "tpu is a trial")),
+        Listed(items=("first", "second"), start=3),
+        "End.",
+    )
+
+
+@pytest.mark.parametrize("form", ["md", "html", "summary"])
+def test_the_context_stands_before_the_endpoints(form):
+    told = rendered(replace(two_endpoints(), framing=Framing(context="Why we ask.")), form, fake_curl)
+    assert told.index("Why we ask.") < told.index("Engine")

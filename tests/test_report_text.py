@@ -188,3 +188,20 @@ def test_a_long_text_is_shortened_at_a_word_and_marked():
 )
 def test_a_reference_is_said_as_people_say_it(reference, said):
     assert said == text.issue_words(reference)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ('saw “<a>{"n": 1}</a> @b” here', 'saw “`<a>{"n": 1}</a> @b`” here'),
+        ("saw “<a> ` tick” here", "saw “``<a> ` tick``” here"),
+        ("saw “<a> cut…", "saw “`<a> cut…`"),
+        ("saw “plain words” here", "saw “plain words” here"),
+    ],
+)
+def test_a_quotation_is_marked_as_a_whole_or_not_at_all(said, shown):
+    assert text.prose(said) == shown
+
+
+def test_a_pipe_in_a_quotation_ends_no_cell():
+    assert text.cell("saw “<a>|b”") == "saw “`<a>\\|b`”"

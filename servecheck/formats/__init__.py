@@ -14,7 +14,19 @@ from servecheck.model import Endpoint, Fingerprint
 from servecheck.schema.formats_v1 import FormatsV1, StackFormatsV1
 from servecheck.stacks import Stack, named, stack_of
 
-__all__ = ["Precision", "before", "builtin", "in_config", "of", "problems_of", "said_of", "seen", "table", "warning"]
+__all__ = [
+    "Precision",
+    "before",
+    "builtin",
+    "in_config",
+    "known_of",
+    "of",
+    "problems_of",
+    "said_of",
+    "seen",
+    "table",
+    "warning",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +105,17 @@ def warning(precision: Precision, stack: Stack) -> str | None:
         return f"{title} on {listed.title}{note} ({_source(listed)})" if note else None
     rest = f" {listed.note[0].upper()}{listed.note[1:]}." if listed.note else ""
     return f"{said} is not among the formats that {listed.title} loads{note} ({_source(listed)}).{rest}"
+
+
+def known_of(precision: Precision, stack: Stack) -> str:
+    """Return what is known of a format on a stack for whoever asks: a warning, that it loads, or that nothing is."""
+    found, listed = warning(precision, stack), table().stacks.get(stack.id)
+    if found is not None:
+        return found
+    said = f"{precision.name} ({precision.source})"
+    if listed is None or listed.loads is None:
+        return f"{said}: nothing is known of this format on {stack.id}"
+    return f"{said} is among the formats that {listed.title} loads ({_source(listed)})"
 
 
 def _source(listed: StackFormatsV1) -> str:

@@ -146,6 +146,8 @@ class RunReport:
     matrices: tuple[Matrix, ...] = ()
     beside: tuple[Beside, ...] = ()
     shut: Mapping[str, str] = field(default_factory=dict)
+    exit_code: int | None = field(default=None, compare=False)
+    """What the command line would end with, 0, 1 or 4; ``run_suite`` and ``read_run`` say it."""
 
     def __post_init__(self) -> None:
         for name, moment in (("started", self.started), ("finished", self.finished)):
@@ -160,6 +162,17 @@ class RunReport:
     def cell(self, feature: str, endpoint: str) -> Cell | None:
         """Return the cell of a row on an endpoint; ``None`` where the run ended before there was one."""
         return next((cell for cell in self.cells if cell.feature == feature and cell.endpoint == endpoint), None)
+
+    def evidence(self, cell: Cell) -> Iterator[Exchange]:
+        """Yield the exchanges that a cell rests on, each once, those of its findings first.
+
+        What is named and not held is left out.
+        """
+        names = [name for finding in cell.findings for name in finding.evidence]
+        names += [
+            name for fault in self.faults.get(row_key(cell.feature, cell.endpoint), ()) for name in fault.evidence
+        ]
+        return (self.exchanges[name] for name in dict.fromkeys(names) if name in self.exchanges)
 
     def compared(self, feature: str) -> Iterator[Comparison]:
         """Yield the comparisons of a row, one per candidate, in the run's order."""

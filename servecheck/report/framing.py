@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from servecheck.bench import Benchmark, from_json, load
 from servecheck.errors import UsageError
 from servecheck.model import Json
 
-__all__ = ["CONTEXT_LIMIT", "Framing", "blocks", "framing", "from_header"]
+__all__ = ["CONTEXT_LIMIT", "Framing", "Listed", "blocks", "framing", "from_header"]
 
 CONTEXT_LIMIT = 20_000
 """Bytes of a context; it stands before the matrix, and a report is not the place for a document."""
@@ -80,15 +81,46 @@ def from_header(value: Json) -> Framing:
     )
 
 
-def blocks(context: str) -> tuple[str | tuple[str, ...], ...]:
-    """Return the paragraphs of a context, and its lists as tuples: lines that all begin with ``-`` or ``*``."""
-    found: list[str | tuple[str, ...]] = []
-    for part in context.replace("\r\n", "\n").split("\n\n"):
-        lines = [line.strip() for line in part.split("\n") if line.strip()]
-        if lines and all(line.startswith(("- ", "* ")) for line in lines):
-            found.append(tuple(line[2:].strip() for line in lines))
-        elif lines:
-            found.append(" ".join(lines))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A list of a context; ``start`` is the first number of a numbered one."""
+
+    items: tuple[str, ...]
+    start: int | None = None
+
+
+_ITEM = re.compile(r"\s*(?:[-*•]|(\d{1,9})[.)])\s+(?=\S)")
+
+
+def blocks(context: str) -> tuple[str | Listed, ...]:
+    """Return the paragraphs of a context, and its lists: lines that begin with ``-``, ``*`` or a number.
+
+    A line that begins with none of them goes on with the paragraph or the item above it; an empty line ends both. Lists
+    are flat, and nothing else of Markdown has a meaning here.
+    """
+    found: list[str | Listed] = []
+    going_on = False
+    for line in context.replace("\r\n", "\n").split("\n"):
+        words = line.strip()
+        if not words:
+            going_on = False
+            continue
+        last = found[-1] if found else None
+        item = _ITEM.match(line)
+        if item is None:
+            if not going_on or last is None:
+                found.append(words)
+            elif isinstance(last, Listed):
+                found[-1] = replace(last, items=(*last.items[:-1], f"{last.items[-1]} {words}"))
+            else:
+                found[-1] = f"{last} {words}"
+        else:
+            said = line[item.end() :].strip()
+            if isinstance(last, Listed) and (last.start is None) == (item[1] is None):
+                found[-1] = replace(last, items=(*last.items, said))
+            else:
+                found.append(Listed(items=(said,), start=None if item[1] is None else int(item[1])))
+        going_on = True
     return tuple(found)
 
 

@@ -1,10 +1,10 @@
-"""View → ``summary.md`` for a job summary: sections in priority order, in a budget: too much is rejected whole."""
+"""View → ``summary.md`` for a job summary: the answer and what is not green, in a budget; all else is in the report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from servecheck.report.markdown import IN_SUMMARY, render, section
+from servecheck.report.markdown import IN_SUMMARY, render
 from servecheck.report.shapes import ReportView
 
 __all__ = ["SUMMARY_LIMIT", "summary_md", "summary_parts"]
@@ -45,16 +45,10 @@ def _sections(view: ReportView) -> Iterator[tuple[str, str]]:
         ("all that blocks", "more_blockers"),
         ("your workload", "workload"),
         ("declared against observed", "declared"),
-        ("the matrix", "matrix"),
         ("caveats, properties, confounders and notes", "apart"),
         ("measurements", "figures"),
         ("benchmarks", "benchmarks"),
-        ("the legend", "legend"),
+        ("the rows that are not green", "not_green"),
+        ("how to reproduce", "reproduce"),
     ):
         yield name, render(f"parts/{template}.md.j2", values)
-    if view.not_green:
-        yield "some of the evidence", "## Evidence\n\n"
-    for evidence in view.not_green:
-        yield "some of the evidence", section(evidence, IN_SUMMARY)
-    yield "fingerprints", render("parts/fingerprints.md.j2", values)
-    yield "how to reproduce", render("parts/reproduce.md.j2", values)

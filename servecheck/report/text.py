@@ -127,7 +127,25 @@ def _words(text: str, *, table: bool) -> Md:
 
 
 def _escaped(line: str, *, table: bool) -> str:
-    return "".join(_word(word, table=table) for word in re.split(r"( +)", line))
+    """Escape a line; a quotation is one piece, so that marks never begin or end in the middle of what a server said."""
+    return "".join(
+        _quotation(part, table=table) if part.startswith("“") else _plain_words(part, table=table)
+        for part in re.split(r"(“[^”]*”?)", line)
+    )
+
+
+def _plain_words(text: str, *, table: bool) -> str:
+    return "".join(_word(word, table=table) for word in re.split(r"( +)", text))
+
+
+def _quotation(quoted: str, *, table: bool) -> str:
+    inner = quoted.removeprefix("“").removesuffix("”")
+    if not _ACTED_UPON.search(inner):
+        return _plain_words(quoted, table=table)
+    lead, said, trail = inner[: len(inner) - len(inner.lstrip())], inner.strip(), inner[len(inner.rstrip()) :]
+    span = _span(said)
+    shown = span.replace("|", "\\|") if table else span
+    return f"“{lead}{shown}{trail}{quoted[1 + len(inner) :]}"
 
 
 def _word(word: str, *, table: bool) -> str:

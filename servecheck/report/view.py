@@ -16,7 +16,7 @@ from servecheck.report.evidence import Curl
 from servecheck.report.figures import drawn
 from servecheck.report.framing import blocks
 from servecheck.report.lookup import Lookup, delta_word, split_row
-from servecheck.report.redacted import redacted
+from servecheck.report.redacted import redacted, without_quotations
 from servecheck.report.shapes import (
     Answer,
     Blocker,
@@ -55,6 +55,8 @@ FACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """The first screen's rows about endpoints: label, and the fingerprint fields that fill it, the first known one wins."""
 
 _MARK_ORDER = {status.mark: place for place, status in enumerate(WORST_FIRST)}
+
+_RED = frozenset({Status.BROKEN, Status.FLAKY, Status.IGNORED, Status.UNSUPPORTED})
 
 SECRET = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 
@@ -114,6 +116,8 @@ def _viewed(look: Lookup, *, files: bool) -> ReportView:
         base_urls=tuple((s.name, public_url(s.endpoint.base_url)) for s in run.subjects),
         workload=details.workload(look),
         context=blocks(run.framing.context),
+        uncounted=_uncounted(look),
+        on_reference=_grouped(look, _on_reference(look)),
         figures=tuple(_figures(look, files=files)),
         benchmarks=tuple(benchmarks(run)),
         statuses=tuple(rows.statuses(matrix)),
@@ -234,12 +238,34 @@ def _grouped(look: Lookup, rows_named: Sequence[str]) -> tuple[Blocker, ...]:
     for row in rows_named:
         feature, endpoint = split_row(row)
         cause = look.run.causes.get(row_key(feature, endpoint), "")
-        key = (endpoint, cause) if cause else (endpoint, *look.said(feature, endpoint))
+        # Rows differ in the nonces that a server said again, and are one finding all the same: quotations do not count.
+        mark, word, reason = look.said(feature, endpoint)
+        key = (endpoint, cause) if cause else (endpoint, mark, word, without_quotations(reason))
         grouped.setdefault(key, []).append(feature)
     return tuple(
         _blocker(look, number, key[0], key[1] if len(key) == 2 else "", rows)
         for number, (key, rows) in enumerate(grouped.items(), start=1)
     )
+
+
+def _uncounted(look: Lookup) -> tuple[str, ...]:
+    """Return what blocks and is in no group's tally, which counts core rows."""
+    named = dict.fromkeys(split_row(row)[0] for row in look.run.verdict.blockers)
+    return tuple(row for row in named if row in look.features and not look.features[row].core)
+
+
+def _on_reference(look: Lookup) -> list[str]:
+    """Return the core rows that the reference alone falls short on: nothing blocks for them, and a reader sees red."""
+    both = {split_row(row)[0] for row in look.run.broken_on_both}
+    name = look.run.reference
+    if name is None or len(look.names) < 2:
+        return []
+    return [
+        row_key(feature.id, name)
+        for feature in look.run.features
+        if feature.core and feature.kind is Kind.JUDGED and feature.id not in both
+        if (cell := look.cells.get((feature.id, name))) is not None and cell.status in _RED
+    ]
 
 
 def _blocker(look: Lookup, number: int, endpoint: str, cause: str, rows: Sequence[str]) -> Blocker:
