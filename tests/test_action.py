@@ -160,6 +160,7 @@ def test_a_job_runs_every_step_and_fails_with_the_verdict(tmp_path, github):
         "report": "servecheck-run/report.md",
         "artifact": "servecheck-run",
         "decision": "not_ready",
+        "sentence": "No: mock falls short on 1 of 2 core rows (streaming.frames broken); 42 of 44 core rows not run.",
         "changed": "false",
         "exit-code": "1",
     }
