@@ -1,6 +1,7 @@
 """What a matrix was on earlier days: runs kept in one SQLite file, and what changed, wavers or drifts between them.
 
-A run is added in one transaction, so whatever kills it leaves the file as it was, and several may write at once.
+A run is added in one transaction, so whatever kills it leaves the file as it was, and several may write at once. Each
+row is compared with the last complete run that decided it: a night that could not tell is neither a change nor an end.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import contextlib
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,7 +25,18 @@ from servecheck.model import DECIDED, Cell, Json, Kind, Outcome, Status
 from servecheck.report.data import RunReport, Since
 from servecheck.stats import Interval, wilson
 
-__all__ = ["Flake", "Flip", "History", "LaterHistory", "Told", "Trend", "changes", "previous_of"]
+__all__ = [
+    "Flake",
+    "Flip",
+    "History",
+    "LaterHistory",
+    "Latest",
+    "Told",
+    "Trend",
+    "changes",
+    "previous_of",
+    "uncompared",
+]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (
@@ -44,8 +56,18 @@ CREATE TABLE IF NOT EXISTS figure (
     run TEXT NOT NULL REFERENCES run(id) ON DELETE CASCADE, endpoint TEXT NOT NULL, feature TEXT NOT NULL,
     name TEXT NOT NULL, value REAL NOT NULL, PRIMARY KEY (run, endpoint, feature, name)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS doubt (
+    run TEXT NOT NULL REFERENCES run(id) ON DELETE CASCADE, endpoint TEXT NOT NULL, feature TEXT NOT NULL,
+    PRIMARY KEY (run, endpoint, feature)
+) STRICT;
 CREATE INDEX IF NOT EXISTS run_started ON run (started);
 PRAGMA user_version = 1;
+CREATE TEMP VIEW decided AS
+SELECT r.id AS run, r.started, c.endpoint, c.feature, COALESCE(c.value, c.status) AS said
+FROM cell c JOIN run r ON r.id = c.run
+WHERE r.complete = 1 AND c.status NOT IN ('error', 'inconclusive') AND NOT EXISTS (
+    SELECT 1 FROM doubt d WHERE d.run = c.run AND d.endpoint = c.endpoint AND d.feature = c.feature
+);
 """
 _WAIT = 30.0  # seconds that a writer waits for another one
 _CONFIRMED = 2  # looks, in one run or in two, that make a change more than a moment's
@@ -68,7 +90,7 @@ class Told(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A row that became something else and stayed so, or did so in the last run."""
+    """A row that became something else; ``stayed`` where a later run says the same as well."""
 
     endpoint: str
     feature: str
@@ -78,6 +100,7 @@ class Flip:
     after: str
     told: Told
     reason: str
+    stayed: bool
     versions: tuple[str, str] = ("", "")
 
 
@@ -104,6 +127,24 @@ class Trend:
     last: float
     runs: int
     sigmas: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    """The latest complete run of an endpoint, and what it says otherwise than was decided before.
+
+    ``beside`` is the run that it is set beside and when that began, ``None`` where it is the first. ``decided`` and
+    ``undecided`` count its rows, ``compared`` those that were decided earlier too.
+    """
+
+    endpoint: str
+    run: str
+    started: str
+    beside: tuple[str, str] | None
+    decided: int
+    undecided: int
+    compared: int
+    changed: tuple[Since, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +214,7 @@ class History:
     # ----------------------------------------------------------------- writing
 
     def add(self, report: RunReport, *, keep: int | None = None) -> None:
-        """Add a run, or replace it by what it is now; with ``keep``, only so many of the latest runs stay."""
+        """Add a run, or replace it by what it is now; with ``keep``, prune the others."""
         if keep is not None and keep < 1:
             raise UsageError("a history keeps at least one run")
         with self._errors(), self._transaction():
@@ -196,14 +237,29 @@ class History:
             if keep is not None:
                 self._prune(keep)
 
+    def doubt(self, run: str, rows: Iterable[tuple[str, str]]) -> None:
+        """Compare no later run with what this one said of some rows, each an endpoint and a row.
+
+        For a change that was seen once and not again on a second look: were it what later runs are compared with, the
+        change would never be told when it comes to stay.
+        """
+        with self._errors(), self._transaction():
+            self._base.executemany(
+                "INSERT OR IGNORE INTO doubt VALUES (?, ?, ?)", [(run, endpoint, feature) for endpoint, feature in rows]
+            )
+
     def prune(self, keep: int) -> None:
-        """Keep only so many of the latest runs."""
+        """Keep only so many of the latest runs, and of each of their endpoints the last that decided anything."""
         with self._errors(), self._transaction():
             self._prune(keep)
 
     def _prune(self, keep: int) -> None:
         self._base.execute(
-            "DELETE FROM run WHERE id NOT IN (SELECT id FROM run ORDER BY started DESC, id DESC LIMIT ?)", (keep,)
+            "WITH latest AS (SELECT id FROM run ORDER BY started DESC, id DESC LIMIT ?) "
+            "DELETE FROM run WHERE id NOT IN (SELECT id FROM latest) AND id NOT IN ("
+            "SELECT run FROM (SELECT run, MAX(started) FROM decided WHERE endpoint IN "
+            "(SELECT name FROM endpoint WHERE run IN (SELECT id FROM latest)) GROUP BY endpoint))",
+            (keep,),
         )
 
     @contextlib.contextmanager
@@ -224,88 +280,96 @@ class History:
             found = self._base.execute("SELECT id, started, decision, complete FROM run ORDER BY started, id")
             return [(run, started, decision, bool(complete)) for run, started, decision, complete in found]
 
-    def last(
-        self, endpoint: str, *, before: str | None = None, since: str | None = None, filled: bool = False
-    ) -> dict[str, Json] | None:
-        """Return the last complete run of an endpoint as the header of a new run keeps it, ``None`` without one.
+    def last(self, endpoint: str, *, before: str | None = None, since: str | None = None) -> dict[str, Json] | None:
+        """Return what was last decided of an endpoint as the header of a new run keeps it, ``None`` without a run.
 
         ``before`` leaves out a run and all later ones. ``since`` is the id of a run, a version of the engine, or the
         beginning of a day as 2026-11-30: the last run that is it, that served with it, or that began before it.
 
-        With ``filled``, a row that this run did not decide, or did not ask, is as it was when it last was decided: a
-        night without a server, or of fewer rows, must not hide what changed over it.
+        A row that this run did not decide, or did not ask, is as it was when it last was decided, and ``earlier`` says
+        in which run: a night without a server, or of fewer rows, must not hide what changed over it.
         """
         with self._errors():
-            found = self._base.execute(
-                "SELECT r.id, r.started, e.engine, e.engine_version FROM run r JOIN endpoint e ON e.run = r.id "
-                "WHERE e.name = ?1 AND r.complete = 1 "
-                "AND (?2 IS NULL OR r.started < COALESCE((SELECT started FROM run WHERE id = ?2), '9')) "
-                "AND (?3 IS NULL OR r.id = ?3 OR e.engine_version = ?3 "
-                "     OR (?3 GLOB '????-??-??' AND r.started < ?3)) "
-                "ORDER BY r.started DESC, r.id DESC LIMIT 1",
-                (endpoint, before, since),
-            ).fetchone()
+            found = self._run(endpoint, before=before, since=since)
             if found is None:
                 return None
-            run, started, engine, version = found
-            cells = self._base.execute(
-                "SELECT feature, status, value FROM cell WHERE run = ? AND endpoint = ?", (run, endpoint)
-            )
-            said = {feature: value if value is not None else status for feature, status, value in cells}
-            decided = self._decided(endpoint, started) if filled else {}
-            earlier: dict[str, Json] = {
-                feature: {"run": when[0], "started": when[1]}
-                for feature, (_, *when) in decided.items()
-                if when[0] != run
-            }
-            return {
-                "run": run,
-                "started": started,
-                "engine": " ".join(filter(None, (engine, version))),
-                "cells": {**said, **{feature: each[0] for feature, each in decided.items()}},
-                "earlier": earlier,
-            }
-
-    def _decided(self, endpoint: str, until: str) -> dict[str, tuple[str, str, str]]:
-        """Return what each row was when it last was decided, up to a moment, with the run and when it began."""
-        found = self._base.execute(
+            run, started, engine = found
+            cells: dict[str, Json] = {}
+            earlier: dict[str, Json] = {}
             # Of the columns beside MAX(), SQLite takes the values of the row that has the maximum.
-            "SELECT c.feature, c.status, c.value, r.id, MAX(r.started) FROM cell c JOIN run r ON r.id = c.run "
-            "WHERE c.endpoint = ? AND r.complete = 1 AND r.started <= ? AND c.status NOT IN ('error', 'inconclusive') "
-            "GROUP BY c.feature",
-            (endpoint, until),
-        )
-        return {
-            feature: (value if value is not None else status, run, started)
-            for feature, status, value, run, started in found
-        }
+            for feature, said, which, when in self._base.execute(
+                "SELECT feature, said, run, MAX(started) FROM decided WHERE endpoint = ? AND started <= ? "
+                "GROUP BY feature",
+                (endpoint, started),
+            ):
+                cells[feature] = said
+                if which != run:
+                    earlier[feature] = {"run": which, "started": when}
+            return {"run": run, "started": started, "engine": engine, "cells": cells, "earlier": earlier}
 
-    def changed(
-        self, since: str | None = None, endpoint: str | None = None, rows: Sequence[str] = ()
-    ) -> list[tuple[str, str, str, str, str]]:
-        """Return what the last run of each endpoint says otherwise than the one before it, or than ``since``.
+    def _run(
+        self, endpoint: str, *, before: str | None = None, since: str | None = None
+    ) -> tuple[str, str, str] | None:
+        """Return id, start and engine of the last complete run of an endpoint that fits."""
+        found = self._base.execute(
+            "SELECT r.id, r.started, e.engine, e.engine_version FROM run r JOIN endpoint e ON e.run = r.id "
+            "WHERE e.name = ?1 AND r.complete = 1 "
+            "AND (?2 IS NULL OR r.started < COALESCE((SELECT started FROM run WHERE id = ?2), '9')) "
+            "AND (?3 IS NULL OR r.id = ?3 OR e.engine_version = ?3 "
+            "     OR (?3 GLOB '????-??-??' AND r.started < ?3)) "
+            "ORDER BY r.started DESC, r.id DESC LIMIT 1",
+            (endpoint, before, since),
+        ).fetchone()
+        if found is None:
+            return None
+        run, started, *engine = found
+        return run, started, " ".join(filter(None, engine))
 
-        A row that the run before did not decide is compared with the last one that did. Each is endpoint, row, what it
-        was, what it is, and the run that it is compared with. Raises ``UsageError`` where no run fits ``since``.
+    def latest(self, since: str | None = None, endpoint: str | None = None, rows: Sequence[str] = ()) -> list[Latest]:
+        """Return the latest run of each endpoint beside what was decided before it, or up to ``since``.
+
+        Raises ``UsageError`` where no run fits ``since``.
         """
         found = []
-        fits = False
         for name in [endpoint] if endpoint is not None else self.endpoints():
-            last = self.last(name)
-            before = self.last(name, before=str(last["run"]) if last else None, since=since, filled=True)
-            if last is None or before is None:
+            with self._errors():
+                run = self._run(name)
+            if run is None:
                 continue
-            fits = True
-            was, now = (_known(each) for each in (before, last))
-            found += [
-                (name, feature, was[feature], now[feature], _run_of(before, feature)[0])
-                for feature in now
-                if feature in was and was[feature] != now[feature] and _wanted(feature, rows)
-                if not {was[feature], now[feature]} & _UNDECIDED
-            ]
-        if since is not None and not fits:
+            before = self.last(name, before=run[0], since=since)
+            if before is not None or since is None:
+                found.append(self._latest(name, run[0], run[1], before, rows))
+        if since is not None and not found:
             raise UsageError(f"no earlier run fits --since {since}: give a run's id, an engine's version or a day")
         return found
+
+    def _latest(
+        self, endpoint: str, run: str, started: str, before: Mapping[str, Json] | None, rows: Sequence[str]
+    ) -> Latest:
+        with self._errors():
+            found = self._base.execute(
+                "SELECT feature, status, value, agreeing FROM cell WHERE run = ? AND endpoint = ? ORDER BY rowid",
+                (run, endpoint),
+            )
+            seen = [row for row in found if _wanted(row[0], rows)]
+        # A property has a value only where it is decided.
+        told = [(feature, status, value, agreeing) for feature, status, value, agreeing in seen if status in _DECIDED]
+        known = _known(before or {})
+        changed = [
+            _since(endpoint, feature, status, value, agreeing, before)
+            for feature, status, value, agreeing in told
+            if before is not None and feature in known and known[feature] != (status if value is None else value)
+        ]
+        return Latest(
+            endpoint=endpoint,
+            run=run,
+            started=started,
+            beside=None if before is None else (str(before["run"]), str(before["started"])),
+            decided=len(told),
+            undecided=len(seen) - len(told),
+            compared=sum(feature in known for feature, *_ in told),
+            changed=tuple(changed),
+        )
 
     def endpoints(self) -> list[str]:
         """Return the names of all endpoints, the latest seen first."""
@@ -372,8 +436,9 @@ class History:
 
 
 def _known(last: Mapping[str, Json]) -> dict[str, str]:
+    # Headers of earlier versions hold what could not be told as well.
     cells = last.get("cells")
-    return {feature: str(said) for feature, said in cells.items()} if isinstance(cells, dict) else {}
+    return {row: str(was) for row, was in cells.items() if was not in _UNDECIDED} if isinstance(cells, dict) else {}
 
 
 def _run_of(last: Mapping[str, Json], feature: str) -> tuple[str, str]:
@@ -408,8 +473,19 @@ def _cells(report: RunReport) -> Iterator[tuple[str, str, str, str, str | None, 
     for cell in report.cells:
         if cell.status is Status.SKIPPED:
             continue
-        value = cell.value if cell.kind is Kind.PROPERTY and cell.status is Status.SUPPORTED else None
-        yield report.id, cell.endpoint, cell.feature, cell.status.value, value, _agreeing(cell), cell.reason[:500]
+        yield (
+            report.id,
+            cell.endpoint,
+            cell.feature,
+            cell.status.value,
+            _value(cell),
+            _agreeing(cell),
+            cell.reason[:500],
+        )
+
+
+def _value(cell: Cell) -> str | None:
+    return cell.value if cell.kind is Kind.PROPERTY and cell.status is Status.SUPPORTED else None
 
 
 def _agreeing(cell: Cell) -> int:
@@ -457,6 +533,7 @@ def _flips(endpoint: str, feature: str, seen: Sequence[_Seen]) -> tuple[list[Fli
                 after=each.said,
                 told=Told.CONFIRMED if sure else Told.ONCE,
                 reason=each.reason,
+                stayed=after is not None,
                 versions=(current.version, each.version),
             )
         )
@@ -497,36 +574,60 @@ def _binned(values: Sequence[float]) -> list[float]:
 
 
 def previous_of(history: History, endpoints: Sequence[str]) -> dict[str, Json]:
-    """Return the last run of each endpoint, as the header of a new run keeps it."""
-    found = {name: history.last(name, filled=True) for name in endpoints}
+    """Return what was last decided of each endpoint, as the header of a new run keeps it."""
+    found = {name: history.last(name) for name in endpoints}
     return {name: last for name, last in found.items() if last is not None}
 
 
 def changes(previous: Mapping[str, Json], cells: Sequence[Cell]) -> tuple[Since, ...]:
-    """Return what is not as it was in the run before, for the endpoints that had one, in the order of the cells."""
+    """Return what is not as it was last decided, for the endpoints that had a run, in the order of the cells."""
     found: list[Since] = []
     for cell in cells:
         last = previous.get(cell.endpoint)
-        if not isinstance(last, dict) or cell.status is Status.SKIPPED:
+        if not isinstance(last, dict) or cell.status not in DECIDED:
             continue
-        known = last.get("cells")
-        before = known.get(cell.feature) if isinstance(known, dict) else None
-        value = cell.value if cell.kind is Kind.PROPERTY and cell.status is Status.SUPPORTED else None
-        now = cell.status.value if value is None else value
-        told = value is not None or cell.status in DECIDED
-        if isinstance(before, str) and before != now and told and before not in _UNDECIDED:
-            sure = _agreeing(cell) >= _CONFIRMED or value is not None
-            run, started = _run_of(last, cell.feature)
-            found.append(
-                Since(
-                    endpoint=cell.endpoint,
-                    feature=cell.feature,
-                    run=run,
-                    started=datetime.fromisoformat(started),
-                    before=before,
-                    after=now,
-                    told=(Told.CONFIRMED if sure else Told.ONCE).value,
-                    engine=str(last.get("engine", "")),
-                )
-            )
+        before, value = _known(last).get(cell.feature), _value(cell)
+        if before is not None and before != (cell.status.value if value is None else value):
+            found.append(_since(cell.endpoint, cell.feature, cell.status.value, value, _agreeing(cell), last))
     return tuple(found)
+
+
+def uncompared(previous: Mapping[str, Json], cells: Sequence[Cell]) -> dict[str, str]:
+    """Return by endpoint what of this run could not be compared with earlier ones; nothing where all could.
+
+    Without it a night that decided nothing would read as one on which nothing changed.
+    """
+    found: dict[str, str] = {}
+    for endpoint in dict.fromkeys(cell.endpoint for cell in cells) if previous else ():
+        last = previous.get(endpoint)
+        asked = [cell for cell in cells if cell.endpoint == endpoint and cell.status is not Status.SKIPPED]
+        known = _known(last) if isinstance(last, dict) else {}
+        decided = [cell.feature for cell in asked if cell.status in DECIDED]
+        lost = [cell.feature for cell in asked if cell.status not in DECIDED and cell.feature in known]
+        if not isinstance(last, dict):
+            found[endpoint] = "no earlier run has an endpoint of this name"
+        elif not decided:
+            found[endpoint] = "nothing was decided this time"
+        elif known.keys().isdisjoint(decided):
+            found[endpoint] = "no earlier run decided any of these rows"
+        elif lost:
+            shown = f"{lost[0]} and {len(lost) - 1} more" if len(lost) > 1 else lost[0]
+            found[endpoint] = f"what was decided earlier of {shown} could not be told this time"
+    return found
+
+
+def _since(
+    endpoint: str, feature: str, status: str, value: str | None, agreeing: int, last: Mapping[str, Json]
+) -> Since:
+    run, started = _run_of(last, feature)
+    sure = agreeing >= _CONFIRMED or value is not None
+    return Since(
+        endpoint=endpoint,
+        feature=feature,
+        run=run,
+        started=datetime.fromisoformat(started),
+        before=_known(last)[feature],
+        after=status if value is None else value,
+        told=(Told.CONFIRMED if sure else Told.ONCE).value,
+        engine=str(last.get("engine", "")) if run == last.get("run") else "",
+    )

@@ -73,6 +73,8 @@ def read_back(
     judged_run = Judged(reader, probes, profile or profiles.from_header(reader.header.get("profile")))
     known = expectations.from_header(reader.header.get("expectations")) if expected is None else expected
     header, footer = reader.header, reader.footer
+    # A run may be given its history only when it is resumed.
+    previous = next((found for line in reader.lines("header") if (found := as_object(line.get("previous")))), {})
     shown = {identifier for cell in judged_run.cells for identifier in _evidence(cell)}
     shown.update(identifier for ids in judged_run.samples.values() for identifier in ids)
     said = tuple(declared.from_header(header.get("declared"))) if matrices is None else tuple(matrices)
@@ -112,11 +114,12 @@ def read_back(
         faults={row_key(cell.feature, cell.endpoint): cell.faults for cell in judged_run.cells if cell.faults},
         costs=judged_run.costs,
         readiness=judged_run.readiness,
-        since=history.changes(as_object(header.get("previous")), judged_run.cells),
+        since=history.changes(previous, judged_run.cells),
         compared_with={
             name: f"{as_object(last).get('run')} of {str(as_object(last).get('started'))[:10]}"
-            for name, last in as_object(header.get("previous")).items()
+            for name, last in previous.items()
         },
+        uncompared=history.uncompared(previous, judged_run.cells),
         expected=_met(judged_run, known, datetime.fromisoformat(str(header["started"])).date()),
         workload=judged_run.workload,
         shut=judged_run.shut,

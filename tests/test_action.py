@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -199,14 +202,25 @@ def in_process(monkeypatch):
     monkeypatch.setattr(ci, "_servecheck", servecheck)
 
 
+@contextlib.contextmanager
+def nobody_listens() -> Iterator[str]:
+    """The URL of a port that is held and refuses every connection."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+
+
 class Nights:
     """Jobs that share a GitHub, each with a fresh machine."""
 
     def __init__(self, folder: Path, github: FakeGitHub) -> None:
         self.folder, self.github, self.number = folder, github, 0
 
-    def night(self, server: ReferenceServer, **more: str) -> tuple[dict[str, str], dict[str, str]]:
-        """Run the steps of one night in this process; return the outputs of the run and the environment."""
+    def night(self, server: ReferenceServer | None, **more: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Run the steps of one night, without a server where it is down; return the run's outputs and the environment.
+
+        They run in this process.
+        """
         self.number += 1
         job = Job(self.folder / str(self.number), self.github)
         environ = job.environ() | {
@@ -217,7 +231,7 @@ class Nights:
             "GITHUB_OUTPUT": str(job.temp / "output"),
             **more,
         }
-        with background(server) as url:
+        with background(server) if server is not None else nobody_listens() as url:
             environ["INPUT_ENDPOINT"] = f"mock={url}/v1"
             for step in ("fetch", "run", "tell", "issue", "keep"):
                 assert ci.main([step], environ) == 0, step
@@ -249,6 +263,40 @@ def test_a_row_that_falls_opens_an_issue_and_one_that_rises_closes_it(tmp_path, 
     ]
     with History(Path(third["file"])) as history:
         assert [decision for _, _, decision, _ in history.runs()] == ["ready", "not_ready", "ready"]
+
+
+def titles(github: FakeGitHub) -> list[tuple[str, str]]:
+    return [(each["state"], each["title"]) for each in github.issues.values()]
+
+
+@pytest.mark.parametrize("trials", ["", "1"], ids=["adaptive", "once"])
+def test_nights_without_a_server_hide_neither_a_fall_nor_a_rise(tmp_path, github, in_process, trials):
+    nights = Nights(tmp_path, github)
+    fell = "servecheck: streaming.frames got worse on mock"
+    for server, changed, issues in (
+        (ReferenceServer(), "false", []),
+        (None, "false", []),
+        (broken(), "true", [("open", fell)]),
+        (broken(), "false", [("open", fell)]),
+        (None, "false", [("open", fell)]),
+        (None, "false", [("open", fell)]),
+        (ReferenceServer(), "true", [("closed", fell)]),
+        (ReferenceServer(), "false", [("closed", fell)]),
+    ):
+        found, _ = nights.night(server, INPUT_TRIALS=trials)
+        assert (found["changed"], titles(github)) == (changed, issues), nights.number
+
+
+def test_a_fall_that_a_second_look_misses_is_a_fall_the_next_time(tmp_path, github, in_process, monkeypatch):
+    nights = Nights(tmp_path, github)
+    nights.night(ReferenceServer(), INPUT_TRIALS="1")
+    with monkeypatch.context() as missed:
+        missed.setattr(ci, "_second_look", lambda *_: None)
+        found, _ = nights.night(broken(), INPUT_TRIALS="1")
+    assert (found["changed"], github.issues) == ("false", {})
+    found, _ = nights.night(broken(), INPUT_TRIALS="1")
+    assert (found["changed"], titles(github)) == ("true", [("open", "servecheck: streaming.frames got worse on mock")])
+    assert "| `streaming.frames` | ✅ supported | ❌ broken |" in github.issues[1]["body"]
 
 
 def test_a_pull_request_gets_one_comment_and_leaves_history_and_issues_alone(tmp_path, github, in_process):

@@ -15,7 +15,7 @@ import pytest
 
 from servecheck.errors import StoreError, UsageError
 from servecheck.features import FEATURES
-from servecheck.history import History, Told, changes, previous_of
+from servecheck.history import History, Told, changes, previous_of, uncompared
 from servecheck.history_text import as_text, told_as_json
 from servecheck.model import (
     Cell,
@@ -79,6 +79,17 @@ def night(number: int, cells: list[Cell], *, version: str = "1.0", endpoints: tu
         groups=(),
         verdict=Verdict(decision=Decision.READY, sentence="Yes."),
     )
+
+
+def changed(kept: History, since: str | None = None) -> list[tuple[str, ...]]:
+    """Return what the latest runs say otherwise: endpoint, row, what it was and is, and the run that it is beside."""
+    found = [change for each in kept.latest(since) for change in each.changed]
+    return [(each.endpoint, each.feature, each.before, each.after, each.run) for each in found]
+
+
+def said(kept: History, since: str | None = None) -> list[str]:
+    """Return the lines of a history as a reader sees them."""
+    return as_text(kept.runs(), kept.latest(since), kept.told(), since).splitlines()
 
 
 def nights(path: Path, statuses: list[Status], looks: int = 1) -> History:
@@ -158,12 +169,12 @@ def test_the_last_run_is_compared_with_the_one_before_or_with_the_one_that_is_na
     with History(tmp_path / "h") as kept:
         for number, (status, version) in enumerate([(B, "1.0"), (S, "1.1"), (B, "1.2"), (B, "1.2")]):
             kept.add(night(number, [cell("chat.stop", status, 3)], version=version))
-        assert kept.changed() == []
-        assert kept.changed("1.1") == [("tpu", "chat.stop", "supported", "broken", "run-001")]
-        assert kept.changed("run-000") == []
-        assert kept.changed("2026-05-03") == [("tpu", "chat.stop", "supported", "broken", "run-001")]
+        assert changed(kept) == []
+        assert changed(kept, "1.1") == [("tpu", "chat.stop", "supported", "broken", "run-001")]
+        assert changed(kept, "run-000") == []
+        assert changed(kept, "2026-05-03") == [("tpu", "chat.stop", "supported", "broken", "run-001")]
         with pytest.raises(UsageError, match=r"--since 9\.9"):
-            kept.changed("9.9")
+            kept.latest("9.9")
 
 
 def test_a_run_that_is_added_again_replaces_itself(tmp_path: Path) -> None:
@@ -235,7 +246,7 @@ def test_a_run_says_what_changed_since_the_last_and_still_does_when_judged_again
         kept.add(first)
         second = Lab(tmp_path / "b", {"e": Odd(answers(500))}).run(previous=previous_of(kept, ["e", "other"]))
         kept.add(second)
-        told = kept.changed()
+        told = changed(kept)
     assert [(each.feature, each.before, each.after, each.told) for each in second.since] == [
         ("chat.basic", "supported", "broken", "confirmed")
     ]
@@ -260,12 +271,121 @@ def test_a_night_that_decided_nothing_hides_no_change(tmp_path: Path, between: l
         assert (seen.before, seen.after, seen.run) == ("supported", "broken", "run-000")
     with nights(tmp_path / "g", [S, *between, B]) as kept:
         told = [("tpu", "chat.stop", "supported", "broken", "run-000")]
-        assert kept.changed() == (told if expected else [])
+        assert changed(kept) == (told if expected else [])
 
 
 def test_of_one_run_it_is_said_that_there_is_nothing_to_compare_it_with(tmp_path: Path) -> None:
     with nights(tmp_path / "h", [S]) as kept:
-        assert "it is the first run" in as_text(kept.runs(), kept.changed(), kept.told(), None)
+        assert "  nothing to compare with: it is the first run" in said(kept)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "new", "flips", "open_"),
+    [
+        ([S, B], ["  chat.stop: supported → broken; it was supported in run run-000 of 2026-05-01"], 0, 0),
+        ([S, S, Status.ERROR], ["  nothing was decided, so nothing is known to have changed"], 0, 0),
+        ([Status.ERROR, S], ["  nothing to compare with: no earlier run decided any of its rows"], 0, 0),
+        ([S, B, B], ["  nothing"], 1, 0),
+        ([S, B, Status.ERROR], ["  nothing was decided, so nothing is known to have changed"], 0, 1),
+        ([S, B, Status.ERROR, B], ["  nothing"], 1, 0),
+        (
+            [B, Status.ERROR, S],
+            ["  chat.stop: broken → supported (seen once); it was broken in run run-000 of 2026-05-01"],
+            0,
+            0,
+        ),
+    ],
+)
+def test_a_change_is_told_once_as_new_and_as_a_flip_only_when_it_stayed(
+    tmp_path: Path, statuses: list[Status], new: list[str], flips: int, open_: int
+) -> None:
+    with nights(tmp_path / "h", statuses) as kept:
+        sections = [each.splitlines() for each in "\n".join(said(kept)).split("\n\n")]
+    number, day = len(statuses) - 1, len(statuses)
+    assert sections[1] == [f"New on tpu, in its latest run run-{number:03} of 2026-05-0{day}", *new]
+    stayed, more = sections[2:4]
+    assert stayed[0] == "Flips: what became something else and stayed so in a later run"
+    assert len([line for line in stayed if "→" in line]) == flips
+    assert more[0].startswith("Became something else, and no later run") is bool(open_)
+    assert len([line for line in more if "→" in line]) == open_
+
+
+def test_an_endpoint_of_another_name_is_another_endpoint(tmp_path: Path) -> None:
+    with History(tmp_path / "h") as kept:
+        kept.add(night(0, [cell("chat.stop", S, 1)]))
+        kept.add(night(1, [cell("chat.stop", B, 3, endpoint="v7")], endpoints=("v7",)))
+        assert changed(kept) == []
+        assert said(kept).count("  nothing to compare with: it is the first run") == 2
+        previous = previous_of(kept, ["v7", "v8"])
+    now = [cell("chat.stop", B, 3, endpoint=name) for name in ("v7", "v8")]
+    assert uncompared(previous, now) == {"v8": "no earlier run has an endpoint of this name"}
+
+
+def test_a_row_of_another_suite_is_compared_over_the_runs_that_did_not_ask_it(tmp_path: Path) -> None:
+    with History(tmp_path / "h") as kept:
+        kept.add(night(0, [cell("chat.stop", S, 1), cell("chat.n", S, 1)]))
+        kept.add(night(1, [cell("chat.stop", S, 1), cell("chat.n", Status.SKIPPED, 0)]))
+        kept.add(night(2, [cell("chat.stop", B, 3), cell("chat.n", B, 3)]))
+        assert changed(kept) == [
+            ("tpu", "chat.stop", "supported", "broken", "run-001"),
+            ("tpu", "chat.n", "supported", "broken", "run-000"),
+        ]
+
+
+def test_what_an_interrupted_run_saw_is_not_what_later_ones_are_compared_with(tmp_path: Path) -> None:
+    with nights(tmp_path / "h", [S]) as kept:
+        kept.add(replace(night(1, [cell("chat.stop", B, 3)]), complete=False))
+        kept.add(night(2, [cell("chat.stop", B, 3)]))
+        assert changed(kept) == [("tpu", "chat.stop", "supported", "broken", "run-000")]
+
+
+def test_what_a_second_look_did_not_see_is_not_what_later_runs_are_compared_with(tmp_path: Path) -> None:
+    with nights(tmp_path / "h", [S, B]) as kept:
+        kept.doubt("run-001", [("tpu", "chat.stop")])
+        (since,) = changes(previous_of(kept, ["tpu"]), [cell("chat.stop", B, 1)])
+        assert (since.run, since.before, since.after, since.told) == ("run-000", "supported", "broken", "seen once")
+        kept.add(night(1, [cell("chat.stop", B, 3)]))  # judged anew
+        assert changes(previous_of(kept, ["tpu"]), [cell("chat.stop", B, 1)]) == ()
+
+
+def test_nights_without_a_server_do_not_push_out_the_last_that_decided_something(tmp_path: Path) -> None:
+    with nights(tmp_path / "h", [S, S, *[Status.ERROR] * 4]) as kept:
+        kept.prune(2)
+        assert [run for run, *_ in kept.runs()] == ["run-001", "run-004", "run-005"]
+        kept.add(night(6, [cell("chat.stop", B, 3)]), keep=2)
+        assert [run for run, *_ in kept.runs()] == ["run-005", "run-006"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ({"chat.stop": "supported"}, {"chat.stop": B}, None),
+        ({"chat.stop": "supported"}, {"chat.stop": S, "chat.n": Status.ERROR}, None),
+        (
+            {"chat.stop": "supported"},
+            {"chat.stop": Status.SKIPPED, "chat.n": B},
+            "no earlier run decided any of these rows",
+        ),
+        (
+            {"chat.stop": "supported"},
+            {"chat.stop": Status.ERROR, "chat.n": Status.INCONCLUSIVE},
+            "nothing was decided this time",
+        ),
+        ({"chat.stop": "error"}, {"chat.stop": S}, "no earlier run decided any of these rows"),
+        (
+            {"chat.stop": "supported", "chat.n": "broken"},
+            {"chat.stop": Status.ERROR, "chat.n": B},
+            "what was decided earlier of chat.stop could not be told this time",
+        ),
+    ],
+)
+def test_what_could_not_be_compared_is_said(
+    before: dict[str, Json], now: dict[str, Status], expected: str | None
+) -> None:
+    previous: dict[str, Json] = {"tpu": {"run": "r", "started": "2026-01-01T00:00:00", "cells": before}}
+    cells = [cell(feature, status, 1) for feature, status in now.items()]
+    assert uncompared(previous, cells).get("tpu") == expected
+    assert uncompared({}, cells) == {}
 
 
 def test_what_could_not_be_told_is_no_change() -> None:
@@ -278,12 +398,16 @@ def test_what_could_not_be_told_is_no_change() -> None:
 
 def test_a_history_reads_as_text_and_as_json(tmp_path: Path) -> None:
     with nights(tmp_path / "h", [S, S, B, B, F]) as kept:
-        told, changed, runs = kept.told(), kept.changed(), kept.runs()
-    text = as_text(runs, changed, told, None)
+        told, latest, runs = kept.told(), kept.latest(), kept.runs()
+    text = as_text(runs, latest, told, None)
     assert "5 runs, 2026-05-01 to 2026-05-05" in text
     assert "chat.stop on tpu: supported → broken  (run run-002)" in text
     assert "otherwise in 1 of 5 runs" in text
-    data = json.loads(json.dumps(told_as_json(runs, changed, told)))
-    assert [each["row"] for each in data["flips"]] == ["chat.stop"]
+    data = json.loads(json.dumps(told_as_json(runs, latest, told)))
+    assert [(each["row"], each["after"]) for each in data["flips"]] == [("chat.stop", "broken")]
+    assert [(each["before"], each["after"], each["run"]) for each in data["changed"]] == [
+        ("broken", "flaky", "run-003")
+    ]
+    assert (data["latest"][0]["run"], data["latest"][0]["beside"], data["new"]) == ("run-004", "run-003", [])
     assert len(data["runs"]) == 5
     assert as_text([], [], ([], [], []), None) == "no runs"

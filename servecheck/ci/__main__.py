@@ -126,6 +126,7 @@ def run(environ: Environ) -> int:
             for c in found
         ],
     )
+    _doubt(inputs, report)
     outputs(
         environ,
         {
@@ -136,6 +137,14 @@ def run(environ: Environ) -> int:
         },
     )
     return 0
+
+
+def _doubt(inputs: Inputs, report: RunReport) -> None:
+    """Keep what a second look did not see from becoming what later nights are compared with."""
+    unsure = [(each.endpoint, each.feature) for each in _changes(inputs) if not each.sure]
+    if unsure and inputs.history.way != "none":
+        with History(inputs.history_file) as history:
+            history.doubt(report.id, unsure)
 
 
 def _second_look(inputs: Inputs, report: RunReport) -> RunReport | None:
@@ -270,7 +279,9 @@ def _push(inputs: Inputs, environ: Environ) -> int:
         say(f"another job wrote {name} meanwhile; this run is added to what it wrote")
         file.write_bytes(data)
         with History(file) as history:
-            history.add(read_back(inputs.out, discover()), keep=inputs.history.keep)
+            report = read_back(inputs.out, discover())
+            history.add(report, keep=inputs.history.keep)
+        _doubt(inputs, report)
     return 0
 
 

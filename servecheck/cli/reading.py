@@ -141,7 +141,7 @@ def history_(
     feature: Feature = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Compare the last run with this one: an id, an engine's version, a day."),
+        typer.Option("--since", help="Compare the latest run with this one: an id, an engine's version, a day."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -160,12 +160,12 @@ def history_(
         if endpoint is not None and endpoint not in kept.endpoints():
             raise UnknownName("endpoint", endpoint, kept.endpoints())
         told = kept.told(endpoint, feature or ())
-        changed = kept.changed(since, endpoint, feature or ())
+        latest = kept.latest(since, endpoint, feature or ())
         runs = kept.runs()
     typer.echo(
-        json.dumps(told_as_json(runs, changed, told), indent=2, ensure_ascii=False)
+        json.dumps(told_as_json(runs, latest, told), indent=2, ensure_ascii=False)
         if as_json
-        else as_text(runs, changed, told, since),
+        else as_text(runs, latest, told, since),
     )
 
 

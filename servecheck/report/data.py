@@ -73,7 +73,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Since:
-    """A row that is not what it was in the run before; ``told`` says whether it was looked at more than once."""
+    """A row that is not what it was in ``run``, the last that decided it; ``told`` says whether it was seen twice."""
 
     endpoint: str
     feature: str
@@ -97,13 +97,13 @@ class RunReport:
     folder are read when they are asked for, and one that is evidence but not there is shown by its id alone.
     Confounders are names of fingerprint fields or property rows, or sentences. ``readiness`` holds one entry a profile
     that was looked at, the one that the run was made for first; ``expected`` what became of the known deviations;
-    ``since`` what is not as it was in the run before, ``compared_with`` those runs by endpoint. ``workload`` is what
-    became of the caller's own schemas and tools, ``None`` where none were given. ``known_issues`` are those that cells
-    look like; ``matrices`` what others declare of an endpoint, and ``beside`` that beside what was seen. ``framing`` is
-    what the caller adds, ``samples`` are exchanges that figures are drawn from besides the evidence, by row key;
-    ``timed`` has the exchanges with the bodies by which their times are told, where ``exchanges`` come without;
-    ``joined`` says that two recordings are compared and nothing was sent; ``shut``
-    says why an endpoint could not be asked at all.
+    ``since`` what is not as it was when it last was decided, ``compared_with`` the runs before by endpoint, and
+    ``uncompared`` what of an endpoint could not be compared. ``workload`` is what became of the caller's own schemas
+    and tools, ``None`` where none were given. ``known_issues`` are those that cells look like; ``matrices`` what others
+    declare of an endpoint, and ``beside`` that beside what was seen. ``framing`` is what the caller adds, ``samples``
+    are exchanges that figures are drawn from besides the evidence, by row key; ``timed`` has the exchanges with the
+    bodies by which their times are told, where ``exchanges`` come without; ``joined`` says that two recordings are
+    compared and nothing was sent; ``shut`` says why an endpoint could not be asked at all.
     """
 
     id: str
@@ -137,6 +137,7 @@ class RunReport:
     expected: tuple[Met, ...] = ()
     since: tuple[Since, ...] = ()
     compared_with: Mapping[str, str] = field(default_factory=dict)
+    uncompared: Mapping[str, str] = field(default_factory=dict)
     workload: WorkloadTally | None = None
     samples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timed: Mapping[str, Exchange] | None = None

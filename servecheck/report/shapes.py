@@ -249,7 +249,7 @@ class ExpectedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinceView:
-    """A row that is not what it was in the run before."""
+    """A row that is not what it was when it last was decided."""
 
     row: str
     endpoint: str
@@ -377,6 +377,7 @@ class ReportView:
     expected: tuple[ExpectedView, ...]
     since: tuple[SinceView, ...]
     compared_with: tuple[str, ...]
+    uncompared: tuple[str, ...]
     broken_on_both: tuple[str, ...]
     properties: tuple[PropertyRow, ...]
     confounders: tuple[str, ...]

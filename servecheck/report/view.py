@@ -104,6 +104,7 @@ def _viewed(look: Lookup, *, files: bool) -> ReportView:
         expected=tuple(_expected(look)),
         since=tuple(_since(look)),
         compared_with=tuple(f"{name}: {run}" for name, run in look.run.compared_with.items()),
+        uncompared=tuple(f"{name}: {why}" for name, why in look.run.uncompared.items()),
         broken_on_both=run.broken_on_both,
         properties=tuple(rows.properties(look)),
         confounders=tuple(rows.confounder(look, name) for name in run.confounders),
@@ -319,7 +320,7 @@ def _expected(look: Lookup) -> Iterator[ExpectedView]:
 
 def _since(look: Lookup) -> Iterator[SinceView]:
     for each in look.run.since:
-        usual = look.run.compared_with.get(each.endpoint, "").startswith(each.run)
+        usual = look.run.compared_with.get(each.endpoint, "").startswith(f"{each.run} of ")
         before = each.before if usual else f"{each.before} (on {each.started:%Y-%m-%d}, in {each.run})"
         yield SinceView(row=each.feature, endpoint=each.endpoint, before=before, after=each.after, told=each.told)
 

@@ -210,11 +210,11 @@ class ExpectedV1(_Closed):
 
 
 class SinceV1(_Closed):
-    """A row that is not what it was in the run before."""
+    """A row that is not what it was when it last was decided."""
 
     row: str
     endpoint: str
-    run: str = Field(description="The id of the run before.")
+    run: str = Field(description="The id of the run that it is compared with: the last that decided the row.")
     before: str
     after: str
     told: str = Field(description="confirmed, or seen once.")
@@ -367,7 +367,7 @@ class ResultsV1(_Closed):
     comparisons: list[ComparisonV1]
     verdict: VerdictV1
     readiness: list[ReadinessV1] = Field(default=[], description="One entry for each profile that was looked at.")
-    since: list[SinceV1] = Field(default=[], description="What changed since the run before, where one is known.")
+    since: list[SinceV1] = Field(default=[], description="What is not as it last was decided, where that is known.")
     expectations: list[ExpectedV1] = Field(default=[], description="Known deviations that the run was given.")
     workload: WorkloadV1 | None = Field(default=None, description="Absent where the run had no workload.")
     known_issues: list[KnownIssueV1] = Field(default=[], description="What is known of the issues that cells name.")
