@@ -14,7 +14,7 @@ from servecheck.expectations import Expectation, Met, Standing
 from servecheck.model import Fault, FaultKind, Outcome, Status
 from servecheck.report.data import RunReport
 from servecheck.report.files import FORMATS, rendered, write_all
-from servecheck.report.framing import CONTEXT_LIMIT, Framing, blocks, framing, from_header
+from servecheck.report.framing import CONTEXT_LIMIT, Framing, Listed, blocks, framing, from_header
 from servecheck.report.github import MOST, github_text
 from servecheck.report.table import COLUMNS, csv_text
 from tests.golden import check_golden
@@ -29,13 +29,38 @@ def test_a_title_takes_the_place_of_the_question(form):
     assert "<TPUs>" not in told.replace("`<TPUs>`", "").replace("\\<TPUs", "")
 
 
-def test_a_context_is_paragraphs_and_lists_and_nothing_else(tmp_path):
-    (tmp_path / "why.txt").write_text("We pay\nfor GPUs.\n\n- one <b>\n- two\n\n# not a heading\n")
+def test_a_context_stands_before_the_tables_as_paragraphs_and_lists_and_nothing_else(tmp_path):
+    (tmp_path / "why.txt").write_text("We pay\nfor GPUs:\n- one <b>\n- two\n\n# not a heading\n\n1. look\n2. decide\n")
     given = framing(context=tmp_path / "why.txt")
-    assert blocks(given.context) == ("We pay for GPUs.", ("one <b>", "two"), "# not a heading")
-    told = rendered(replace(two_endpoints(), framing=given), "md", fake_curl)
-    assert "## Context\n\nWe pay for GPUs.\n\n- one `<b>`\n- two\n\n\\# not a heading\n" in told
-    assert "<b>" not in rendered(replace(two_endpoints(), framing=given), "html", fake_curl)
+    run = replace(two_endpoints(), framing=given)
+    told = rendered(run, "md", fake_curl).partition("\n| | `gpu`")[0]
+    assert told.endswith(
+        "\n\n**Context**\n\nWe pay for GPUs:\n\n- one `<b>`\n- two\n\n\\# not a heading\n\n1. look\n2. decide\n"
+    )
+    page = rendered(run, "html", fake_curl).partition("<table>")[0]
+    assert "<p>We pay for GPUs:</p>\n<ul><li>one &lt;b&gt;</li><li>two</li></ul>\n<p># not a heading</p>" in page
+    assert '<ol start="1"><li>look</li><li>decide</li></ol>' in page
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        ("one\ntwo\n\nthree", ("one two", "three")),
+        ("* a\n* b", (Listed(items=("a", "b")),)),
+        ("why:\n* a\n  goes on\n* b\n\nand", ("why:", Listed(items=("a goes on", "b")), "and")),
+        ("- a\n\n- b", (Listed(items=("a", "b")),)),
+        ("- a\n\n  more of a\nyet more", (Listed(items=("a more of a yet more",)),)),
+        ("- a\n1. b", (Listed(items=("a",)), Listed(items=("b",), first=1))),
+        ("3) c\n4) d", (Listed(items=("c", "d"), first=3),)),
+        ("decided in\n2026. It rains", ("decided in 2026. It rains",)),
+        ("decided in\n26. of May", ("decided in 26. of May",)),
+        ("due:\r\n1. now\r\n2. then", ("due:", Listed(items=("now", "then"), first=1))),
+        ("**bold**, -1 and *", ("**bold**, -1 and *",)),
+        ("", ()),
+    ],
+)
+def test_simple_lists_of_a_context_survive(context, expected):
+    assert expected == blocks(context)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from servecheck.bench import Benchmark, from_json, load
 from servecheck.errors import UsageError
 from servecheck.model import Json
 
-__all__ = ["CONTEXT_LIMIT", "Framing", "blocks", "framing", "from_header"]
+__all__ = ["CONTEXT_LIMIT", "Framing", "Listed", "blocks", "framing", "from_header"]
 
 CONTEXT_LIMIT = 20_000
 """Bytes of a context; it stands before the matrix, and a report is not the place for a document."""
 
 _TITLE_LIMIT = 200
+
+_ITEM = re.compile(r"(?:[-*]|(?P<number>\d{1,3})[.)])\s+(?P<said>\S.*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +83,56 @@ def from_header(value: Json) -> Framing:
     )
 
 
-def blocks(context: str) -> tuple[str | tuple[str, ...], ...]:
-    """Return the paragraphs of a context, and its lists as tuples: lines that all begin with ``-`` or ``*``."""
-    found: list[str | tuple[str, ...]] = []
-    for part in context.replace("\r\n", "\n").split("\n\n"):
-        lines = [line.strip() for line in part.split("\n") if line.strip()]
-        if lines and all(line.startswith(("- ", "* ")) for line in lines):
-            found.append(tuple(line[2:].strip() for line in lines))
-        elif lines:
-            found.append(" ".join(lines))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A list of a context; ``first`` is the number of its first item, ``None`` where it has marks and no numbers."""
+
+    items: tuple[str, ...]
+    first: int | None = None
+
+    @property
+    def numbered(self) -> tuple[tuple[int, str], ...]:
+        """The items with their numbers."""
+        return tuple(enumerate(self.items, self.first or 1))
+
+
+def blocks(context: str) -> tuple[str | Listed, ...]:
+    """Return the paragraphs and the lists of a context, in its order; nothing else of it is Markdown.
+
+    A line of a list begins with ``-``, ``*`` or a number, right after a paragraph too (a number only where it is 1, as
+    in Markdown: a year may begin a line). What follows on lines of their own belongs to the item; lists are flat.
+    """
+    found: list[str | Listed] = []
+    said: list[str] = []
+    kind, first, apart = "", 0, True
+
+    def end() -> None:
+        if said:
+            found.append(Listed(items=tuple(said), first=first if kind == "1" else None) if kind else said[0])
+            said.clear()
+
+    for raw in context.splitlines():
+        line = raw.strip()
+        item = _ITEM.match(line)
+        number = int(item["number"] or 0) if item else 0
+        if item and item["number"] and number != 1 and said and not apart and kind != "1":
+            item = None
+        if not line:
+            apart = True
+        elif item:
+            mark = "1" if item["number"] else "-"
+            if kind != mark:
+                end()
+                kind, first = mark, number
+            said.append(item["said"])
+        elif not said or (apart and not (kind and raw[:1].isspace())):
+            end()
+            kind = ""
+            said.append(line)
+        else:
+            said[-1] += f" {line}"
+        apart = not line
+    end()
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from servecheck.model import How, Level
 from servecheck.report.figures import Figure
+from servecheck.report.framing import Listed
 
 __all__ = [
     "Answer",
@@ -389,7 +390,7 @@ class ReportView:
     workload: WorkloadView | None = None
     contradictions: tuple[ContradictionView, ...] = ()
     declared: tuple[DeclaredView, ...] = ()
-    context: tuple[str | tuple[str, ...], ...] = ()
+    context: tuple[str | Listed, ...] = ()
     figures: tuple[FigureView, ...] = ()
     benchmarks: tuple[BenchmarksView, ...] = ()
     statuses: tuple[tuple[str, str, int], ...] = ()
