@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 
 import pytest
 from markdown_it import MarkdownIt
@@ -46,6 +48,31 @@ MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethro
 )
 def test_prose_prints_what_was_said_and_nothing_of_it_is_markdown(given, shown):
     assert text.prose(given) == shown
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (
+            'lost: “<tool_call>\\n{"name": "f", "a": {"code": "zc4d"}}…”, so',
+            'lost: “`<tool_call>\\n{"name": "f", "a": {"code": "zc4d"}}…`”, so',
+        ),
+        ("“*plain* words”, @us", r"“\*plain\* words”, `@us`"),
+        ("“cut https://x.exam…", "“`cut https://x.exam…`"),
+        ("“they said ” and @me” to us", "“`they said ” and @me`” to us"),
+        ("“one “@two” three”", "“one “`@two” three`”"),
+        ("“a @b` c” or “@d”", "“``a @b` c``” or “`@d`”"),
+        ("“ @a ”", "“`  @a  `”"),
+    ],
+)
+def test_a_quotation_is_one_piece_of_code_or_none_of_it_is(given, shown):
+    assert text.prose(given) == shown
+    said = re.sub(r"<[^>]*>", "", MARKDOWN.renderInline(shown))
+    assert html.unescape(said).split() == given.split()
+
+
+def test_a_value_is_code_as_a_whole_or_not_at_all():
+    assert [text.whole('{"to": "@octocat"}'), text.whole("0.5 s_x")] == ['`{"to": "@octocat"}`', "0.5 s_x"]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from servecheck.model import Cell, Chunk, Comparison, Exchange, Fault, Finding, Measured, Observed
 from servecheck.report.data import RunReport
-from servecheck.report.text import size
+from servecheck.report.text import QUOTED, size
 from servecheck.tally import ItemSeen
 
 __all__ = ["redacted"]
 
-_QUOTED = re.compile(r"“[^”]*”?|‘[^’]{2,}’")
+_QUOTED = re.compile(rf"{QUOTED.pattern}|‘[^’]{{2,}}’")
 _LEFT_OUT = "“…”"
 _GIVEN = frozenset({"expected", "actual"})
 
