@@ -18,6 +18,7 @@ from markdown_it import MarkdownIt
 from servecheck.model import Decision, Endpoint, Exchange, Feature, Fingerprint, GroupTally, Outcome, Status, Verdict
 from servecheck.report import markdown
 from servecheck.report.data import RunReport, Subject
+from servecheck.report.framing import Framing
 from servecheck.report.html import report_html
 from servecheck.report.junit import junit_xml
 from servecheck.report.markdown import REPORT_LIMIT, evidence_md, report_md, templates_dir
@@ -159,6 +160,65 @@ def test_rows_that_block_for_one_reason_are_one_number():
         ["streaming.frames"],
         ["sampling.top_p"],
     ]
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_rows_that_differ_only_in_what_they_quote_are_one_number(redact):
+    run = blocked("the call is text: “<tool_call>a”", "the call is text: “<tool_call>b, “c” ” d”")
+    (only,) = seen(replace(run, framing=Framing(redact=redact))).blockers
+    assert [feature for feature, _ in only.rows] == ["tools.required", "tools.strict"]
+    quoted = "“…”" if redact else "“<tool_call>a” (quoted from tools.required)"
+    assert only.reason == f"the call is text: {quoted}"
+
+
+def test_a_tally_of_core_rows_says_how_many_extended_rows_block_too():
+    shown = seen(blocked("no call", "no call"))
+    (row,) = (row for row in shown.groups if row.group == "tools")
+    assert [cell.tally for cell in row.cells] == ["1/1", "0/1; 1 extended row blocks too"]
+    assert "| ❌ 0/1; 1 extended row blocks too |" in report_md(shown)
+
+
+@pytest.mark.parametrize("write", [report_md, report_html, summary_md])
+def test_a_core_row_in_which_the_reference_alone_falls_short_is_on_the_first_screen(write):
+    run = blocked("no call", "no call")
+    turned = tuple(
+        replace(cell, endpoint={"gpu": "tpu", "tpu": "gpu"}[cell.endpoint])
+        for cell in run.cells
+        if cell.feature.startswith("tools.")
+    )
+    ready = Verdict(decision=Decision.READY, sentence="Yes: tpu is not behind gpu.")
+    run = replace(run, cells=turned, verdict=ready, comparisons=())
+    first = write(seen(run)).partition("Not known</h2>" if write is report_html else "## Not known")[0]
+    listed = first.partition("as it is the reference")[2]
+    assert ("tools.required" in listed, "tools.strict" in listed, "no call" in listed) == (True, False, True)
+    both = seen(replace(run, broken_on_both=("tools.required",)))
+    assert both.reference_short == ()
+
+
+def blocked(core: str, extended: str) -> RunReport:
+    """Return a run with a core row and an extended one that block on tpu, each for its reason."""
+    whys = {"tools.required": core, "tools.strict": extended}
+    features = tuple(Feature(id=row, title=row, question="", core=row == "tools.required") for row in whys)
+    cells = [green(row, "gpu") for row in whys]
+    cells += [judged(row, "tpu", Status.BROKEN, why, trials=(Status.BROKEN,)) for row, why in whys.items()]
+    return replace(
+        two_endpoints(),
+        features=features,
+        cells=tuple(cells),
+        groups=(
+            GroupTally(group="tools", endpoint="gpu", status=Status.SUPPORTED, supported=1, total=1),
+            GroupTally(group="tools", endpoint="tpu", status=Status.BROKEN, supported=0, total=1),
+        ),
+        comparisons=(),
+        causes={},
+        remedies={},
+        broken_on_both=(),
+        verdict=Verdict(
+            decision=Decision.NOT_READY,
+            sentence="No: not ready.",
+            blockers=tuple(f"{row}@tpu" for row in whys),
+        ),
+    )
 
 
 def test_every_undecided_core_cell_and_every_cell_that_was_not_run_is_not_known():

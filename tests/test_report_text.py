@@ -60,7 +60,7 @@ def test_prose_prints_what_was_said_and_nothing_of_it_is_markdown(given, shown):
         ("“*plain* words”, @us", r"“\*plain\* words”, `@us`"),
         ("“cut https://x.exam…", "“`cut https://x.exam…`"),
         ("“they said ” and @me” to us", "“`they said ” and @me`” to us"),
-        ("“one “@two” three”", "“one “`@two” three`”"),
+        ("“one “@two” three”", "“`one “@two” three`”"),
         ("“a @b` c” or “@d”", "“``a @b` c``” or “`@d`”"),
         ("“ @a ”", "“`  @a  `”"),
     ],

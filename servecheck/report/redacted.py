@@ -15,7 +15,7 @@ from servecheck.report.data import RunReport
 from servecheck.report.text import QUOTED, size
 from servecheck.tally import ItemSeen
 
-__all__ = ["redacted"]
+__all__ = ["redacted", "without_quotations"]
 
 _QUOTED = re.compile(rf"{QUOTED.pattern}|‘[^’]{{2,}}’")
 _LEFT_OUT = "“…”"
@@ -33,7 +33,7 @@ def redacted(run: RunReport) -> RunReport:
         timed=run.exchanges if run.timed is None else run.timed,
         faults={row: tuple(_fault(fault) for fault in faults) for row, faults in run.faults.items()},
         workload=replace(workload, seen=tuple(_item(each) for each in workload.seen)) if workload else None,
-        expected=tuple(replace(each, why=_said(each.why)) for each in run.expected),
+        expected=tuple(replace(each, why=without_quotations(each.why)) for each in run.expected),
         notes=(*run.notes, "Bodies and quotations are left out of this report; the recording has them."),
     )
 
@@ -51,7 +51,7 @@ class _Redacted(Mapping[str, Exchange]):
             first = Chunk(at=chunks[0].at, data=_gap(len(exchange.body)))
             chunks = (first, *(Chunk(at=chunk.at, data=b"") for chunk in chunks[1:]))
         sent = _gap(len(exchange.request_body)) if exchange.request_body else b""
-        return replace(exchange, request_body=sent, chunks=chunks, detail=_said(exchange.detail))
+        return replace(exchange, request_body=sent, chunks=chunks, detail=without_quotations(exchange.detail))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._exchanges)
@@ -64,13 +64,14 @@ def _gap(length: int) -> bytes:
     return f"({size(length)} left out)".encode()
 
 
-def _said(text: str) -> str:
+def without_quotations(text: str) -> str:
+    """Return one of our sentences without what it quotes."""
     return _QUOTED.sub(_LEFT_OUT, text)
 
 
 def _measured(measured: Measured) -> Measured:
     return {
-        name: "left out" if name in _GIVEN else _said(value) if isinstance(value, str) else value
+        name: "left out" if name in _GIVEN else without_quotations(value) if isinstance(value, str) else value
         for name, value in measured.items()
     }
 
@@ -78,32 +79,35 @@ def _measured(measured: Measured) -> Measured:
 def _cell(cell: Cell) -> Cell:
     return replace(
         cell,
-        reason=_said(cell.reason),
-        value=_said(cell.value) if cell.value is not None else None,
+        reason=without_quotations(cell.reason),
+        value=without_quotations(cell.value) if cell.value is not None else None,
         findings=tuple(_finding(finding) for finding in cell.findings),
         observed=tuple(_observed(each) for each in cell.observed),
         faults=tuple(_fault(fault) for fault in cell.faults),
-        notes=tuple(_said(note) for note in cell.notes),
+        notes=tuple(without_quotations(note) for note in cell.notes),
     )
 
 
 def _finding(finding: Finding) -> Finding:
-    return replace(finding, why=_said(finding.why), measured=_measured(finding.measured))
+    return replace(finding, why=without_quotations(finding.why), measured=_measured(finding.measured))
 
 
 def _observed(observed: Observed) -> Observed:
     return replace(
-        observed, value=_said(observed.value), why=_said(observed.why), measured=_measured(observed.measured)
+        observed,
+        value=without_quotations(observed.value),
+        why=without_quotations(observed.why),
+        measured=_measured(observed.measured),
     )
 
 
 def _fault(fault: Fault) -> Fault:
-    return replace(fault, reason=_said(fault.reason), trace="")
+    return replace(fault, reason=without_quotations(fault.reason), trace="")
 
 
 def _comparison(comparison: Comparison) -> Comparison:
-    return replace(comparison, why=_said(comparison.why), measured=_measured(comparison.measured))
+    return replace(comparison, why=without_quotations(comparison.why), measured=_measured(comparison.measured))
 
 
 def _item(item: ItemSeen) -> ItemSeen:
-    return replace(item, why=_said(item.why))
+    return replace(item, why=without_quotations(item.why))

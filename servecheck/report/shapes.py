@@ -395,6 +395,7 @@ class ReportView:
     benchmarks: tuple[BenchmarksView, ...] = ()
     statuses: tuple[tuple[str, str, int], ...] = ()
     pictures: bool = False
+    reference_short: tuple[Blocker, ...] = ()
 
     @property
     def contents(self) -> tuple[tuple[str, str], ...]:

@@ -44,9 +44,9 @@ BLANKS = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f")
 
 NEWLINE = "⏎"
 
-QUOTED = re.compile(r"“[^“]*”|“[^“]*")
-"""What our sentences quote: to the last ” before the next “, since what is quoted may hold quotation marks itself, and
-to the end where a cut took the last one away."""
+QUOTED = re.compile(r"(?:“[^“]*”|“[^“]*)+")
+"""What our sentences quote: to the last ” before a “ that opens another, since what is quoted may hold quotation marks
+itself, and to the end where a cut took the last one away."""
 
 _WORKFLOW = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 """A line that a GitHub runner would take for a command (it trims first)."""

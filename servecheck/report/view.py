@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from servecheck.model import Decision, Exchange, GroupTally, How, Kind, Status
@@ -16,7 +17,7 @@ from servecheck.report.evidence import Curl
 from servecheck.report.figures import drawn
 from servecheck.report.framing import blocks
 from servecheck.report.lookup import Lookup, delta_word, split_row
-from servecheck.report.redacted import redacted
+from servecheck.report.redacted import redacted, without_quotations
 from servecheck.report.shapes import (
     Answer,
     Blocker,
@@ -32,7 +33,7 @@ from servecheck.report.shapes import (
 )
 from servecheck.report.text import count, public_url, seconds
 from servecheck.report.unknown import not_known
-from servecheck.rollup import WORST_FIRST
+from servecheck.rollup import SHORTFALLS, WORST_FIRST
 from servecheck.verdict import SO_FAR
 
 __all__ = ["view"]
@@ -94,6 +95,7 @@ def _viewed(look: Lookup, *, files: bool) -> ReportView:
         groups=tuple(_groups(look)),
         quiet_groups=_quiet_groups(look),
         blockers=_grouped(look, run.verdict.blockers),
+        reference_short=_grouped(look, tuple(_reference_short(look))),
         not_known=tuple(not_known(look)),
         provenance=_provenance(look),
         instrument=_instrument(look),
@@ -181,7 +183,7 @@ def _groups(look: Lookup) -> Iterator[GroupRow]:
         if not core and not any(deltas):
             continue
         cells = tuple(
-            _group_cell(name, tally, _left_out(look, group, name))
+            _with_extended(look, group, _group_cell(name, tally, _left_out(look, group, name)))
             if tally and tally.total
             else Shown(endpoint=name, mark="", tally="", word="no result" if core else "")
             for name, tally in zip(look.names, found, strict=True)
@@ -198,6 +200,32 @@ def _group_cell(name: str, tally: GroupTally, left_out: int) -> Shown:
         said = f"{tally.supported}/{tally.total - left_out} asked"
         return Shown(endpoint=name, mark=tally.status.mark, tally=said, word=tally.status)
     return Shown(endpoint=name, mark=tally.status.mark, tally=f"{tally.supported}/{tally.total}", word=tally.status)
+
+
+def _with_extended(look: Lookup, group: str, shown: Shown) -> Shown:
+    """Return a group's cell with the extended rows that block too: its tally counts core rows alone."""
+    rows = [split_row(row) for row in look.run.verdict.blockers]
+    block = [f for f, name in rows if name == shown.endpoint and f in look.features and not look.features[f].core]
+    number = sum(look.features[feature].group == group for feature in block)
+    if not number:
+        return shown
+    verb = "blocks" if number == 1 else "block"
+    return replace(shown, tally=f"{shown.tally}; {count(number, 'extended row')} {verb} too")
+
+
+def _reference_short(look: Lookup) -> Iterator[str]:
+    """Yield the core rows in which the reference alone falls short: they are no blockers, and yet somebody's red."""
+    reference = look.run.reference
+    if reference is None:
+        return
+    elsewhere = {split_row(row)[0] for row in (*look.run.verdict.blockers, *look.run.broken_on_both)}
+    for feature in look.run.features:
+        cell = look.cells.get((feature.id, reference))
+        if cell is None or not feature.core or feature.kind is not Kind.JUDGED or feature.id in elsewhere:
+            continue
+        behind = any(each.side == reference for each in look.run.compared(feature.id))
+        if behind or cell.status in SHORTFALLS - {Status.DEGRADED}:
+            yield row_key(feature.id, reference)
 
 
 def _left_out(look: Lookup, group: str, name: str) -> int:
@@ -229,12 +257,16 @@ def _group_delta(look: Lookup, group: str, left: str, right: str) -> str:
 
 
 def _grouped(look: Lookup, rows_named: Sequence[str]) -> tuple[Blocker, ...]:
-    """Fold rows of one endpoint that have one cause, else those that say the same, in the verdict's order."""
+    """Fold rows of one endpoint that have one cause, else those that say the same, in the verdict's order.
+
+    What they quote may differ: each trial has random words of its own.
+    """
     grouped: dict[tuple[str, ...], list[str]] = {}
     for row in rows_named:
         feature, endpoint = split_row(row)
         cause = look.run.causes.get(row_key(feature, endpoint), "")
-        key = (endpoint, cause) if cause else (endpoint, *look.said(feature, endpoint))
+        mark, word, reason = look.said(feature, endpoint)
+        key = (endpoint, cause) if cause else (endpoint, mark, word, without_quotations(reason))
         grouped.setdefault(key, []).append(feature)
     return tuple(
         _blocker(look, number, key[0], key[1] if len(key) == 2 else "", rows)
@@ -244,7 +276,9 @@ def _grouped(look: Lookup, rows_named: Sequence[str]) -> tuple[Blocker, ...]:
 
 def _blocker(look: Lookup, number: int, endpoint: str, cause: str, rows: Sequence[str]) -> Blocker:
     said = [look.said(feature, endpoint) for feature in rows]
-    mark, _, reason = min(said, key=lambda one: _MARK_ORDER.get(one[0], len(_MARK_ORDER)))
+    mark, _, reason = first = min(said, key=lambda one: _MARK_ORDER.get(one[0], len(_MARK_ORDER)))
+    if not cause and len({one for _, _, one in said}) > 1:
+        reason += f" (quoted from {rows[said.index(first)]})"
     return Blocker(
         number=number,
         endpoint=endpoint,
