@@ -149,6 +149,11 @@ def profile(name: str | None) -> Profile | None:
     return profiles.find(name, features=features.BY_ID, checks=checks)
 
 
+def rows_of(found: Profile) -> list[str]:
+    """Return what is asked for a profile where neither rows nor a suite are named."""
+    return [*found.rows, *(limit.row for limit in found.limits), "identity.*", "quantization.identity"]
+
+
 def framing(title: str | None, context: Path | None, bench: list[str] | None, redact: bool) -> Framing:
     """Return what a caller adds to a report or leaves out of it."""
     from servecheck.report.framing import framing

@@ -136,7 +136,7 @@ def run(
         # Words that an earlier run has sent are in the server's prefix cache, and a right server would look wrong.
         settings = given.settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
         if needs is not None and not feature and not _was_given(context, "suite"):
-            feature = [*needs.rows, *(limit.row for limit in needs.limits), "identity.*", "quantization.identity"]
+            feature = given.rows_of(needs)
         plan = given.plan(found, settings, feature, scenario, workload, traffic, recorded=left is not None)
         telling.say_formats(plan, quiet=quiet or as_json)
         telling.say_workload(plan, quiet=quiet or as_json or dry_run)

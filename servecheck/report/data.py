@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from servecheck import shut, verdict
 from servecheck.declared import Beside, Matrix
+from servecheck.errors import UnknownName
 from servecheck.expectations import Met
 from servecheck.known_issues import KnownIssue
 from servecheck.model import (
@@ -19,6 +21,7 @@ from servecheck.model import (
     Feature,
     Fingerprint,
     GroupTally,
+    Outcome,
     Verdict,
 )
 from servecheck.profiles import Readiness
@@ -32,6 +35,8 @@ def row_key(feature: str, endpoint: str) -> str:
     """Return the name of a row on an endpoint, as a verdict writes it."""
     return f"{feature}@{endpoint}"
 
+
+_COULD_NOT_TELL = 4
 
 NOT_REACHED = "the run ended before this row was reached"
 """The reason of a row that a run which ended early did not come to: nobody's trouble but its end."""
@@ -164,3 +169,37 @@ class RunReport:
     def compared(self, feature: str) -> Iterator[Comparison]:
         """Yield the comparisons of a row, one per candidate, in the run's order."""
         return (comparison for comparison in self.comparisons if comparison.feature == feature)
+
+    def evidence(self, cell: Cell) -> tuple[Exchange, ...]:
+        """Return the exchanges that a cell rests on, what did not hold first; those that were not stored are left out.
+
+        :func:`servecheck.curl` makes the command that sends one of them again.
+        """
+        findings = sorted(cell.findings, key=lambda finding: finding.outcome is Outcome.HELD)
+        faults = self.faults.get(row_key(cell.feature, cell.endpoint), ())
+        compared = [each for each in self.compared(cell.feature) if each.right == cell.endpoint]
+        ids = [i for one in findings for i in one.evidence] + [i for seen in cell.observed for i in seen.evidence]
+        ids += [i for fault in faults for i in fault.evidence] + [i for one in compared for i in one.evidence]
+        return tuple(self.exchanges[i] for i in dict.fromkeys((*ids, *cell.lacks)) if i in self.exchanges)
+
+    def exit_code(self, fail_on: str | None = None) -> int:
+        """Return the code with which the command line ends for this run: 0, 1 or 4; ``fail_on`` as ``--fail-on``.
+
+        Raises ``UnknownName`` where there is no such level.
+        """
+        levels = [level.value for level in verdict.FailOn]
+        if fail_on is not None and fail_on not in levels:
+            raise UnknownName("--fail-on", fail_on, levels)
+        code = verdict.exit_code(
+            self.verdict,
+            self.cells,
+            self.comparisons,
+            self.features,
+            has_reference=self.reference is not None,
+            fail_on=None if fail_on is None else verdict.FailOn(fail_on),
+            has_profile=self.profile is not None,
+            excused=frozenset(filter(None, (each.excuses for each in self.expected))),
+            stale=any(each.fails for each in self.expected),
+        )
+        names = [subject.name for subject in self.subjects]
+        return _COULD_NOT_TELL if not code and shut.all_shut(names, self.shut) else code
