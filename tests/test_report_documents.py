@@ -511,13 +511,30 @@ def test_a_command_too_long_for_the_report_is_whole_in_the_evidence():
     assert "x" * 50_000 in evidence_md(shown)
 
 
+def test_a_summary_is_one_screen_whatever_the_run_holds_and_says_where_the_rest_is():
+    for run in (two_endpoints(), crowded(groups=14, rows=4), measured()):
+        told = summary_md(seen(run))
+        assert len([line for line in told.splitlines() if line]) <= 60
+        assert len(told.encode()) < 10_000
+        assert told.rstrip().endswith("are in `report.md` and `report.html` of the run folder.")
+        assert "below" not in told
+
+
 def test_a_summary_keeps_the_first_screen_and_says_what_it_left_out():
     shown = seen(two_endpoints())
-    whole, short = summary_md(shown), summary_md(shown, limit=9_000)
-    assert len(short.encode()) <= 9_000 < len(whole.encode())
+    whole = summary_md(shown)
+    short = summary_md(shown, limit=2_100)
     assert short.startswith("# Can tpu replace gpu?")
     assert "see report.md.**" in short
     assert "Left out" not in whole
+
+
+def test_words_of_the_trade_are_explained_at_their_first_place():
+    report = report_md(seen(two_endpoints()))
+    assert "*Core* rows decide the answer; *extended* rows are caveats" in report.partition("## Decide")[0]
+    assert "Δ is what changes from `gpu` to the other endpoint" in report.partition("## Decide")[0]
+    assert "## Confounders\n\nConfounders are what else differs between the endpoints" in report
+    assert "needs an opt-in" not in report
 
 
 def test_a_summary_has_no_links_into_files_that_are_not_there():

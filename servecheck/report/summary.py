@@ -1,10 +1,10 @@
-"""View → ``summary.md`` for a job summary: sections in priority order, in a budget: too much is rejected whole."""
+"""View → ``summary.md`` for a job summary: one screen, in a budget, and where the rest is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from servecheck.report.markdown import IN_SUMMARY, render, section
+from servecheck.report.markdown import IN_SUMMARY, render
 from servecheck.report.shapes import ReportView
 
 __all__ = ["SUMMARY_LIMIT", "summary_md"]
@@ -34,22 +34,7 @@ def summary_md(view: ReportView, limit: int = SUMMARY_LIMIT) -> str:
 
 
 def _sections(view: ReportView) -> Iterator[tuple[str, str]]:
+    """Yield one screen: people read no more of a job's summary, and the whole stands in the run folder."""
     values = {"v": view, "linked": False, "detail": IN_SUMMARY}
-    for name, template in (
-        ("the first screen", "first_screen"),
-        ("all that blocks", "more_blockers"),
-        ("your workload", "workload"),
-        ("declared against observed", "declared"),
-        ("the matrix", "matrix"),
-        ("caveats, properties, confounders and notes", "apart"),
-        ("measurements", "figures"),
-        ("benchmarks", "benchmarks"),
-        ("the legend", "legend"),
-    ):
-        yield name, render(f"parts/{template}.md.j2", values)
-    if view.not_green:
-        yield "some of the evidence", "## Evidence\n\n"
-    for evidence in view.not_green:
-        yield "some of the evidence", section(evidence, IN_SUMMARY)
-    yield "fingerprints", render("parts/fingerprints.md.j2", values)
-    yield "how to reproduce", render("parts/reproduce.md.j2", values)
+    yield "the first screen", render("parts/first_screen.md.j2", values)
+    yield "what is new", render("parts/summary.md.j2", values)
