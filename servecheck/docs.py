@@ -70,7 +70,9 @@ _INSTRUMENT = """\
 A *seeded fault* is a server that is right but for one thing; it counts as caught only where the check it is meant for
 said what it should, under every reference model (obedient, babbling, declining, reasoning) under which the fault can
 be seen at all. A *harmless variation* is a server that is right and looks odd; the reference server itself is one for
-every probe. It counts as flagged where any check did not hold. `servecheck selftest --all` repeats this."""
+every probe. It counts as flagged where any check did not hold. What is counted is a probe with a fault, once,
+whatever the number of models it was tried under. `servecheck list mutants` has faults and harmless variations on its
+lines, and not the reference server. `servecheck selftest --all` repeats this."""
 _COSTS = ("requests", "prompt_tokens", "output_tokens")
 _MADE = "<!-- Written by `make docs` from the code; do not edit. -->\n\n"
 _COUNTS = re.compile(r"(?<=<!-- counts -->\n).*?(?=<!-- /counts -->)", re.DOTALL)

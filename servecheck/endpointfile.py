@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from servecheck.addresses import HEADER_NAME, OUR_HEADERS, VARIABLE_RULE, header_trouble, looks_secret, normal_url
+from servecheck.declarable import doubts
 from servecheck.errors import Problem, ScenarioError, UsageError
 from servecheck.model import Endpoint, Json
 from servecheck.schema.endpoints_v1 import ENV_NAME, EndpointsV1, EndpointV1
@@ -151,6 +152,13 @@ def _row_meanings(
             found.append(document.problem((*at, "headers_env", name), message, on_key=True))
         if isinstance(value, str) and not re.fullmatch(ENV_NAME, value):
             found.append(document.problem((*at, "headers_env", name), VARIABLE_RULE, quiet=True))
+    declared = row.get("declared")
+    texts = (
+        {key: value for key, value in declared.items() if isinstance(value, str)} if isinstance(declared, dict) else {}
+    )
+    for each in doubts(texts):
+        where = (*at, "declared", *each.at)
+        found.append(document.problem(where, each.message, on_key=each.on_key, suggestion=each.suggestion))
     ca_file = row.get("ca_file")
     if isinstance(ca_file, str) and ca_file and not (folder / ca_file).is_file():
         found.append(document.problem((*at, "ca_file"), f"no such file: {folder / ca_file}"))

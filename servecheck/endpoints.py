@@ -34,6 +34,7 @@ __all__ = [
     "pick_model",
     "problems_of",
     "resolve",
+    "same_twice",
     "secret_headers",
 ]
 
@@ -86,6 +87,29 @@ def resolve(
         api_key(endpoint, environ)
         secret_headers(endpoint, environ)
     return tuple(endpoints)
+
+
+def same_twice(endpoints: Sequence[Endpoint]) -> list[str]:
+    """Return a sentence for each endpoint that is another one under a second name.
+
+    Endpoints whose own headers differ are two: a gateway may choose by them. A model that is not named is the only one
+    that is served, so it is that of the other.
+    """
+    found = []
+    for place, one in enumerate(endpoints):
+        for other in endpoints[:place]:
+            same_model = one.model is None or other.model is None or one.model == other.model
+            if _place(one) == _place(other) and same_model:
+                found.append(
+                    f"{other.name} and {one.name} are the same endpoint, {one.base_url}: it is compared with itself, "
+                    "which shows its noise and nothing else"
+                )
+    return found
+
+
+def _place(endpoint: Endpoint) -> tuple[object, ...]:
+    url = re.sub(r"^(https?://)localhost(?=[:/]|$)", r"\g<1>127.0.0.1", endpoint.base_url)
+    return url, sorted(endpoint.headers), sorted(endpoint.header_envs)
 
 
 def pick_model(endpoint: Endpoint, served: Sequence[str]) -> str:

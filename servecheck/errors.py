@@ -49,7 +49,7 @@ class UsageError(ServecheckError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One problem at one place of a file: ``line`` and ``column`` count from 1."""
+    """One problem at one place of a file: ``line`` and ``column`` count from 1. A ``warning`` stops nobody."""
 
     path: str
     line: int
@@ -57,9 +57,11 @@ class Problem:
     message: str
     source: str = ""
     suggestion: str = ""
+    warning: bool = False
 
     def __str__(self) -> str:
-        head = f"{self.path}:{self.line}:{self.column}: {self.message}"
+        mark = "warning: " if self.warning else ""
+        head = f"{self.path}:{self.line}:{self.column}: {mark}{self.message}"
         shown = f"\n  {self.source}\n  {' ' * (self.column - 1)}^" if self.source else ""
         hint = f"\n  {self.suggestion}" if self.suggestion else ""
         return head + shown + hint

@@ -15,7 +15,7 @@ from servecheck.features import is_own
 from servecheck.model import Cell, Comparison, Delta, Feature, Kind, Status
 from servecheck.schema.expectations_v1 import Deviation, ExpectationsV1, ExpectationV1
 
-__all__ = ["TODO", "Expectation", "Met", "Standing", "apply", "deviating", "load", "notes", "problems_of", "written"]
+__all__ = ["TODO", "Expectation", "Met", "Standing", "apply", "load", "notes", "problems_of", "written"]
 
 TODO = "TODO: say why this is accepted"
 """What stands in a written file where a person has to say something."""
@@ -118,15 +118,8 @@ def _expectation(entry: ExpectationV1) -> Expectation:
     )
 
 
-def deviating(rows: Iterable[str], cells: Sequence[Cell], comparisons: Sequence[Comparison]) -> tuple[str, ...]:
-    """Return those of ``rows``, each named ``feature@endpoint``, that can be expected: what was not run deviates in
-    nothing."""
-    return tuple(row for row in rows if _seen(*_parted(row), cells, comparisons)[0] is not None)
-
-
-def _parted(row: str) -> tuple[str, str]:
-    feature, _, endpoint = row.rpartition("@")
-    return feature, endpoint
+ENTRY = "  - row: "
+"""How an entry begins in the text that is written."""
 
 
 def written(
@@ -145,11 +138,13 @@ def written(
         "schema: servecheck/expectations/v1",
         "expectations:",
     ]
-    for row in deviating(rows, cells, comparisons):
-        feature, endpoint = _parted(row)
+    entries = [row.rpartition("@") for row in rows]
+    for feature, _, endpoint in entries:
         seen, why = _seen(feature, endpoint, cells, comparisons)
+        if seen is None:
+            continue
         lines += [
-            f"  - row: {feature}",
+            f"{ENTRY}{feature}",
             f"    endpoint: {endpoint}",
             f"    expect: {seen}",
             f"    reason: {json.dumps(f'{TODO} ({_short(why)})', ensure_ascii=False)}",

@@ -24,7 +24,7 @@ from servecheck.model import DECIDED, Cell, Json, Kind, Outcome, Status
 from servecheck.report.data import RunReport, Since
 from servecheck.stats import Interval, wilson
 
-__all__ = ["Flake", "Flip", "History", "Told", "Trend", "changes", "previous_of"]
+__all__ = ["Flake", "Flip", "History", "LaterHistory", "Told", "Trend", "changes", "previous_of"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (
@@ -53,6 +53,10 @@ _CONFIRMED = 2  # looks, in one run or in two, that make a change more than a mo
 # A trend is told from five standard errors on, because a matrix holds hundreds of figures and every one is tested;
 # and only where the change is as large as a reader would call one.
 _SURE, _LARGE, _BINS, _FEWEST = 5.0, 0.1, 40, 12
+
+
+class LaterHistory(StoreError):
+    """The file was written by a later version: it is whole, and this version must not write it."""
 
 
 class Told(StrEnum):
@@ -137,7 +141,7 @@ class History:
         with self._errors():
             self._base = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
             if self._base.execute("PRAGMA user_version").fetchone()[0] not in {0, 1}:
-                raise StoreError(f"{path} was written by a later version of servecheck")
+                raise LaterHistory(f"{path} was written by a later version of servecheck")
             self._base.execute("PRAGMA journal_mode = WAL")
             self._base.execute("PRAGMA foreign_keys = ON")
             self._base.executescript(_SCHEMA)
@@ -158,6 +162,13 @@ class History:
             yield
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {error}") from error
+
+    def check(self) -> None:
+        """Read the whole file; a page that is damaged is otherwise found when a run is added, after it was made."""
+        with self._errors():
+            said = self._base.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if said != "ok":
+            raise StoreError(f"{self.path}: {said}")
 
     # ----------------------------------------------------------------- writing
 
@@ -213,11 +224,16 @@ class History:
             found = self._base.execute("SELECT id, started, decision, complete FROM run ORDER BY started, id")
             return [(run, started, decision, bool(complete)) for run, started, decision, complete in found]
 
-    def last(self, endpoint: str, *, before: str | None = None, since: str | None = None) -> dict[str, Json] | None:
+    def last(
+        self, endpoint: str, *, before: str | None = None, since: str | None = None, filled: bool = False
+    ) -> dict[str, Json] | None:
         """Return the last complete run of an endpoint as the header of a new run keeps it, ``None`` without one.
 
         ``before`` leaves out a run and all later ones. ``since`` is the id of a run, a version of the engine, or the
         beginning of a day as 2026-11-30: the last run that is it, that served with it, or that began before it.
+
+        With ``filled``, a row that this run did not decide, or did not ask, is as it was when it last was decided: a
+        night without a server, or of fewer rows, must not hide what changed over it.
         """
         with self._errors():
             found = self._base.execute(
@@ -235,32 +251,54 @@ class History:
             cells = self._base.execute(
                 "SELECT feature, status, value FROM cell WHERE run = ? AND endpoint = ?", (run, endpoint)
             )
+            said = {feature: value if value is not None else status for feature, status, value in cells}
+            decided = self._decided(endpoint, started) if filled else {}
+            earlier: dict[str, Json] = {
+                feature: {"run": when[0], "started": when[1]}
+                for feature, (_, *when) in decided.items()
+                if when[0] != run
+            }
             return {
                 "run": run,
                 "started": started,
                 "engine": " ".join(filter(None, (engine, version))),
-                "cells": {feature: value if value is not None else status for feature, status, value in cells},
+                "cells": {**said, **{feature: each[0] for feature, each in decided.items()}},
+                "earlier": earlier,
             }
+
+    def _decided(self, endpoint: str, until: str) -> dict[str, tuple[str, str, str]]:
+        """Return what each row was when it last was decided, up to a moment, with the run and when it began."""
+        found = self._base.execute(
+            # Of the columns beside MAX(), SQLite takes the values of the row that has the maximum.
+            "SELECT c.feature, c.status, c.value, r.id, MAX(r.started) FROM cell c JOIN run r ON r.id = c.run "
+            "WHERE c.endpoint = ? AND r.complete = 1 AND r.started <= ? AND c.status NOT IN ('error', 'inconclusive') "
+            "GROUP BY c.feature",
+            (endpoint, until),
+        )
+        return {
+            feature: (value if value is not None else status, run, started)
+            for feature, status, value, run, started in found
+        }
 
     def changed(
         self, since: str | None = None, endpoint: str | None = None, rows: Sequence[str] = ()
     ) -> list[tuple[str, str, str, str, str]]:
         """Return what the last run of each endpoint says otherwise than the one before it, or than ``since``.
 
-        Each is endpoint, row, what it was, what it is, and the run that it is compared with. Raises ``UsageError``
-        where no run fits ``since``.
+        A row that the run before did not decide is compared with the last one that did. Each is endpoint, row, what it
+        was, what it is, and the run that it is compared with. Raises ``UsageError`` where no run fits ``since``.
         """
         found = []
         fits = False
         for name in [endpoint] if endpoint is not None else self.endpoints():
             last = self.last(name)
-            before = self.last(name, before=str(last["run"]) if last else None, since=since)
+            before = self.last(name, before=str(last["run"]) if last else None, since=since, filled=True)
             if last is None or before is None:
                 continue
             fits = True
             was, now = (_known(each) for each in (before, last))
             found += [
-                (name, feature, was[feature], now[feature], str(before["run"]))
+                (name, feature, was[feature], now[feature], _run_of(before, feature)[0])
                 for feature in now
                 if feature in was and was[feature] != now[feature] and _wanted(feature, rows)
                 if not {was[feature], now[feature]} & _UNDECIDED
@@ -336,6 +374,14 @@ class History:
 def _known(last: Mapping[str, Json]) -> dict[str, str]:
     cells = last.get("cells")
     return {feature: str(said) for feature, said in cells.items()} if isinstance(cells, dict) else {}
+
+
+def _run_of(last: Mapping[str, Json], feature: str) -> tuple[str, str]:
+    """Return the run that said what a row was, and when it began: the run before, or an earlier one that decided it."""
+    earlier = last.get("earlier")
+    found = earlier.get(feature) if isinstance(earlier, dict) else None
+    which = found if isinstance(found, dict) else last
+    return str(which.get("run")), str(which.get("started"))
 
 
 def _wanted(feature: str, rows: Sequence[str]) -> bool:
@@ -452,7 +498,7 @@ def _binned(values: Sequence[float]) -> list[float]:
 
 def previous_of(history: History, endpoints: Sequence[str]) -> dict[str, Json]:
     """Return the last run of each endpoint, as the header of a new run keeps it."""
-    found = {name: history.last(name) for name in endpoints}
+    found = {name: history.last(name, filled=True) for name in endpoints}
     return {name: last for name, last in found.items() if last is not None}
 
 
@@ -470,12 +516,13 @@ def changes(previous: Mapping[str, Json], cells: Sequence[Cell]) -> tuple[Since,
         told = value is not None or cell.status in DECIDED
         if isinstance(before, str) and before != now and told and before not in _UNDECIDED:
             sure = _agreeing(cell) >= _CONFIRMED or value is not None
+            run, started = _run_of(last, cell.feature)
             found.append(
                 Since(
                     endpoint=cell.endpoint,
                     feature=cell.feature,
-                    run=str(last.get("run")),
-                    started=datetime.fromisoformat(str(last.get("started"))),
+                    run=run,
+                    started=datetime.fromisoformat(started),
                     before=before,
                     after=now,
                     told=(Told.CONFIRMED if sure else Told.ONCE).value,

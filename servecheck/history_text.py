@@ -23,8 +23,9 @@ def as_text(runs: _Runs, changed: _Changed, told: _Told, since: str | None) -> s
     head = "Changed since the run before" if since is None else f"Changed since {since}"
     lines = [span, "", head]
     lines += [f"  {row} on {name}: {was} → {now}  (compared with {run})" for name, row, was, now, run in changed]
-    lines += [] if changed else ["  nothing"]
-    lines += ["", "Flips: what changed and stayed so"]
+    first = since is None and len(runs) == 1
+    lines += [] if changed else ["  nothing to compare with: it is the first run" if first else "  nothing"]
+    lines += ["", "Flips: what changed and was so again, in a later run or at another look"]
     lines += [f"  {each.started[:10]}  {_flip(each)}" for each in flips] or ["  none"]
     lines += ["", "Waverers: what is otherwise now and then"]
     lines += [

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from servecheck.fields import FIELDS
 from servecheck.model import Endpoint, Exchange, Fingerprint, How, Json, Known
 from servecheck.probe import Session
 from servecheck.read import reply
@@ -17,30 +18,6 @@ from servecheck.read.text import dig, string
 from servecheck.signs import ENGINE_SIGNS, GATEWAY_SIGNS, PROXIES, Replies, Sign, told, vllm_fingerprint
 
 __all__ = ["FIELDS", "Identity", "ask", "fits", "identify", "precision_in_name", "served_models"]
-
-FIELDS = (
-    "engine",
-    "engine_version",
-    "gateway",
-    "model",
-    "max_model_len",
-    "quantization",
-    "dtype",
-    "kv_cache_dtype",
-    "block_size",
-    "prefix_caching",
-    "parallelism",
-    "device",
-    "tpu_stack",
-    "system_fingerprint",
-)
-"""The fields of every fingerprint, in display order. ``device`` and ``tpu_stack`` are seldom visible on the wire.
-
-Behind them stand settings that only some engines show, where they do: ``architecture``, ``slots``,
-``tool_call_parser``, ``reasoning_parser``, ``template_tools``, ``cache_report``, ``deterministic``,
-``gateway_version``, and ``session_affinity`` (the header that a client sends back to stay with one replica); and
-whatever else the user declares.
-"""
 
 _ANY_KIND = frozenset({"identity", "health", "metrics", "tokenize", "auth", "lora", "own"})
 _ANY_KIND_ROWS = frozenset({"identity.models", "quantization.identity", "auth.admin_exposed"})

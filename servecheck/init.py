@@ -1,4 +1,4 @@
-"""Writes the files that a folder needs to be checked night after night; never over one that is there."""
+"""Writes the files that a folder needs to be checked night after night and lacks; never over one that is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from servecheck.errors import UsageError
 
-__all__ = ["ACTION", "WORKFLOW", "next_steps", "starter", "write"]
+__all__ = ["ACTION", "WORKFLOW", "next_steps", "other_action", "starter", "write"]
 
 ACTION = "OWNER/servecheck@COMMIT"
 """What the workflow uses unless told otherwise: whoever copies the action knows where it is, and at which commit."""
@@ -41,22 +41,32 @@ def starter(*, github: bool, action: str = ACTION) -> dict[str, str]:
     return found
 
 
-def write(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write files below ``folder``; raises :class:`UsageError`, and writes none, where one of them exists."""
-    there = [name for name in texts if (folder / name).exists() or (folder / name).is_symlink()]
-    if there:
-        hint = f"; to use another action, edit its uses: line in {folder / WORKFLOW}" if WORKFLOW in there else ""
-        raise UsageError(
-            f"already there, and nothing was written: {', '.join(str(folder / name) for name in there)}{hint}"
-        )
+def write(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Write the files below ``folder`` that are not there, and return their names; what is there is left as it is.
+
+    Raises :class:`UsageError` where all of them are there, and where one cannot be written.
+    """
+    missing = [name for name in texts if not _is_there(folder / name)]
+    if not missing:
+        raise UsageError(f"already there, and nothing was written: {', '.join(str(folder / name) for name in texts)}")
     try:
-        for name, text in texts.items():
+        for name in missing:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+                file.write(texts[name])
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error}") from error
+    return tuple(missing)
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
+
+
+def other_action(folder: Path) -> str:
+    """Return how to use another action where a workflow is there already."""
+    return f"to use another action, edit its uses: line in {folder / WORKFLOW}"
 
 
 def next_steps(folder: Path, *, github: bool, action: str = ACTION) -> str:

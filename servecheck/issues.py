@@ -39,8 +39,6 @@ MOST_SEARCHES = 8
 
 _MOST_SHOWN = 20
 
-_EXPORT = "gh issue list --state open --limit 1000 --json number,title,url,body,labels,updatedAt,state"
-
 _WORDS: tuple[tuple[str, str], ...] = (
     ("structured.legacy_guided", "guided_json"),
     ("structured.json_object", "json_object"),
@@ -130,16 +128,14 @@ class Hit:
 
 @dataclass(slots=True)
 class Looked:
-    """What came of looking: issues with the terms that found them, how often a tracker answered, and what could not be
-    asked.
-    """
+    """What came of looking: issues with the terms that found them, and what could not be asked."""
 
     issues: dict[str, Issue] = field(default_factory=dict)
     found_by: dict[str, list[Term]] = field(default_factory=dict)
     not_asked: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     again: datetime | None = None
-    answered: int = 0
+    answered: bool = False
 
     def add(self, issue: Issue, term: Term) -> None:
         """Take an issue that a term found."""
@@ -244,13 +240,14 @@ def from_export(text: str, name: str) -> list[Issue]:
         entries = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--from-file {name}: not JSON: {error}") from error
+    asked = "gh issue list --state open --limit 1000 --json number,title,url,body,labels,updatedAt,state"
     if not isinstance(entries, list):
-        raise UsageError(f"--from-file {name}: not a list of issues; make it with: {_EXPORT}")
+        raise UsageError(f"--from-file {name}: not a list of issues; make it with: {asked}")
     found = []
     for place, entry in enumerate(entries):
         url, title = (entry.get("url"), entry.get("title")) if isinstance(entry, dict) else (None, None)
         if not isinstance(url, str) or not isinstance(title, str):
-            raise UsageError(f"--from-file {name}: entry {place + 1} has no url and title; make it with: {_EXPORT}")
+            raise UsageError(f"--from-file {name}: entry {place + 1} has no url and title; make it with: {asked}")
         if str(entry.get("state") or "OPEN").upper() != "OPEN":
             continue
         found.append(
@@ -330,7 +327,7 @@ async def _ask(looked: Looked, term: Term, repositories: Sequence[str], search: 
     where = " ".join(f"repo:{repository}" for repository in repositories)
     words = term.text.replace('"', " ")
     items, kept, cut = await search(f'{where} is:issue is:open in:title,body "{words}"')
-    looked.answered += 1
+    looked.answered = True
     for issue in from_api(items):
         looked.add(issue, term)
     if kept is not None:
@@ -391,10 +388,8 @@ def told(
         lines.append(f"  {_line('; '.join(hit.because))}")
         if hit.known:
             lines.append(f"  known here: {hit.known}")
-    if looked.not_asked and not looked.answered:
-        lines.append("\nnothing could be asked. Where there is a network (-R, once for each repository):")
-        lines.append(f"  {_EXPORT} -R {where[0] if where else 'OWNER/NAME'} > issues.json")
-        lines.append("and then here the same command with --from-file issues.json, which asks nobody")
+    if not hits and looked.not_asked and not looked.answered:
+        lines.append("\nnothing could be asked, so nothing is known; without a network, --from-file reads an export")
     elif not hits:
         lines.append("\nno open issue fits" + (", as far as it could be asked" if looked.not_asked else ""))
     elif len(hits) > _MOST_SHOWN:

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from servecheck.errors import nearest
 from servecheck.model import Json
 
-__all__ = ["Complaint", "Key", "alternatives", "complaints", "got", "known_keys", "suggest"]
+__all__ = ["Complaint", "Key", "alternatives", "complaints", "got", "known_keys", "slip", "suggest"]
 
 Key: TypeAlias = tuple["str | int", ...]
 """Where a value is inside a document: mapping keys and list positions from the root."""
@@ -118,6 +118,42 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {near!r}?"
     return f"known: {', '.join(names)}" if 0 < len(names) <= 8 else ""
+
+
+def slip(name: str, known: Iterable[str], *, shortest: int = 4) -> str:
+    """Return the known name that another is a slip for; empty where it is known, or may be a name of its own.
+
+    Stricter than :func:`~servecheck.errors.nearest`, for where unknown names are allowed: one letter is missing, too
+    many, another or in its neighbour's place, or two where the name has eight letters or more; and how it is cut into
+    words does not matter (``maxlength``, ``max_length``). Names under ``shortest`` letters are like too many words.
+    """
+    names = list(dict.fromkeys(known))
+    if name in names:
+        return ""
+    plain = _joined(name)
+    near = ((_apart(plain, _joined(each)), each) for each in names if len(each) >= shortest)
+    distance, found = min(near, key=lambda pair: pair[0], default=(9, ""))
+    return found if distance <= (2 if len(found) >= 8 else 1) else ""
+
+
+def _joined(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name).lower()
+
+
+def _apart(one: str, other: str) -> int:
+    """Return how many letters must be put in, taken out, replaced or swapped with a neighbour; beyond two, any more."""
+    if abs(len(one) - len(other)) > 2:
+        return 9
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        last, before, row = before, row, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
 
 
 def known_keys(model: type[BaseModel], at: Key) -> list[str]:

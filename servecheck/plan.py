@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from servecheck import features
+from servecheck.budget import Budget
 from servecheck.errors import NothingSelected, UnknownName
 from servecheck.identify import fits
 from servecheck.model import Endpoint, Feature, Kind, Risk, SkipCode
@@ -13,7 +15,22 @@ from servecheck.probe import Cost, Params, Probe
 from servecheck.scenario import Scenario
 from servecheck.workload import Planned, Workload, fill_in
 
-__all__ = ["FULL_ONLY", "SUITES", "Estimate", "Plan", "Settings", "Skip", "Suite", "make", "of_suite", "with_traffic"]
+__all__ = [
+    "FULL_ONLY",
+    "GETTING_TO_KNOW",
+    "SUITES",
+    "Asked",
+    "Estimate",
+    "Needs",
+    "Plan",
+    "Settings",
+    "Skip",
+    "Suite",
+    "beyond",
+    "make",
+    "of_suite",
+    "with_traffic",
+]
 
 
 FULL_ONLY = "full"
@@ -71,6 +88,19 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a profile brings into a plan: its rows run whatever the suite, and nothing besides where it is ``alone``."""
+
+    profile: str
+    rows: tuple[str, ...]
+    alone: bool = True
+
+
+_BESIDE_A_PROFILE = ("identity.*", "quantization.identity")
+"""What is asked besides where a profile alone chooses: the report says what the endpoint is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
     """A row left out by decision, on every endpoint."""
 
@@ -81,11 +111,24 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Cost for one endpoint with one trial of each scenario; an adaptive second and third look come on top."""
+    """Cost for one endpoint with one trial of each scenario; an adaptive second and third look come on top.
+
+    ``beside`` are those of the requests that belong to no scenario: to get to know the server, and canaries.
+    """
 
     requests: int
     prompt_tokens: int
     output_tokens: int
+    beside: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What chose the scenarios of a plan besides its suite: rows, a profile, and files of the user's."""
+
+    globs: tuple[str, ...] = ()
+    needs: Needs | None = None
+    own: tuple[Scenario, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +141,7 @@ class Plan:
     settings: Settings
     estimate: Estimate
     workload: Planned | None = None
+    asked: Asked = Asked()
 
     @property
     def reference(self) -> str | None:
@@ -116,7 +160,8 @@ def with_traffic(scenarios: Sequence[Scenario], prompts: Sequence[tuple[int, int
     )
 
 
-_OWN_REQUESTS = 10  # eight to get to know the server, a canary, one JSON object; five more where no engine shows
+GETTING_TO_KNOW = 10  # eight to get to know the server, a canary, one JSON object; five more where no engine shows
+_ALONE = "compares two endpoints, and there is one"
 _CANARY_EVERY = 25  # cases
 _OTHER_KINDS = frozenset({"embeddings", "rerank", "images", "audio"})
 _RISK_ORDER = {Risk.SAFE: 0, Risk.LOAD: 1, Risk.DANGEROUS: 2}
@@ -132,11 +177,15 @@ def make(
     given: bool = False,
     workload: Workload | None = None,
     recorded: bool = False,
+    own: Collection[str] = (),
+    needs: Needs | None = None,
 ) -> Plan:
     """Choose and order; what probes run on the caller's own material is left out without a ``workload``.
 
     ``given`` says that the scenarios are a user's choice and not the built-in suite; ``recorded`` that there is a
-    recorded reference to compare with.
+    recorded reference to compare with. ``own`` are the ids of scenarios that a user named by file: a suite and a
+    profile choose among the others. ``globs`` choose rows, and whoever names a row has all of its scenarios; ``needs``
+    adds the rows of a profile to the suite. What probes risk is asked of all of them alike.
 
     A literal name that does not exist raises ``UnknownName``; a selection that is empty raises ``NothingSelected``.
     """
@@ -146,22 +195,33 @@ def make(
     scenarios, planned = fill_in(scenarios, probes, workload)
     rows = features.with_own((scenario.feature, scenario.title) for scenario in scenarios)
     wanted = {feature.id for glob in globs for feature in features.matching(glob, rows)} if globs else None
+    whole = wanted if wanted is not None else _needed(needs, rows)
+    of_the_suite = suite if wanted is None and not (needs is not None and needs.alone) else None
     chosen: list[Scenario] = []
     skips: dict[str, Skip] = {}
     for feature in rows:
         mine = [scenario for scenario in scenarios if scenario.feature == feature.id]
-        if mine and wanted is None and feature.kind is Kind.COMPARISON and len(endpoints) + recorded < 2:
-            # Named by hand it is recorded all the same: what one endpoint shows can be compared with a later run.
-            skips[feature.id] = Skip(
-                feature=feature.id, code=SkipCode.NOT_APPLICABLE, reason="compares two endpoints, and there is one"
-            )
-            continue
-        picked, skip = _choose(feature, mine, probes, suite, settings, wanted, given=given)
+        # Named by hand a comparison is recorded all the same: what one endpoint shows can be compared with a later run.
+        alone = feature.kind is Kind.COMPARISON and len(endpoints) + recorded < 2
+        named = [
+            scenario
+            for scenario in mine
+            if feature.id in whole
+            or (wanted is None and scenario.id in own)
+            or (not alone and of_the_suite is not None and of_the_suite.has(scenario))
+        ]
+        if wanted is not None and feature.id not in wanted:
+            skip = Skip(feature=feature.id, code=SkipCode.NOT_SELECTED, reason="not named by --feature")
+        elif mine and not named and alone:
+            skip = Skip(feature=feature.id, code=SkipCode.NOT_APPLICABLE, reason=_ALONE)
+        else:
+            skip = _not_named(feature.id, of_the_suite, needs, mine, given=given)
+        picked, left = _allowed(feature, named, probes, suite.risks | settings.allow, skip)
         chosen += picked
-        if skip is not None:
-            skips[feature.id] = skip
+        if left is not None:
+            skips[feature.id] = left
     if not chosen:
-        raise NothingSelected(_nothing(globs, suite))
+        raise NothingSelected(_nothing(globs, suite, needs, scenarios, skips.values(), wanted))
     # The riskiest come last: what they leave behind then disturbs nobody. Only what a first use costs must be asked
     # before anything else has used it.
     chosen.sort(key=lambda scenario: _order(probes[scenario.probe]))
@@ -175,6 +235,7 @@ def make(
             key=lambda each: each.requests,
         ),
         workload=_chosen(planned, chosen),
+        asked=Asked(globs=tuple(globs), needs=needs, own=tuple(each for each in scenarios if each.id in own)),
     )
 
 
@@ -187,47 +248,98 @@ def _order(probe: Probe[Params]) -> tuple[bool, int]:
     return not probe.first_use, _RISK_ORDER[probe.risk]
 
 
-def _choose(
+def _needed(needs: Needs | None, rows: Iterable[Feature]) -> frozenset[str]:
+    """Return the rows that a profile runs; what it needs and nobody has is for its answer to say."""
+    if needs is None:
+        return frozenset()
+    beside = {each.id for glob in _BESIDE_A_PROFILE for each in rows if fnmatchcase(each.id, glob)}
+    return frozenset(needs.rows) | (beside if needs.alone else frozenset())
+
+
+def _allowed(
     feature: Feature,
-    mine: list[Scenario],
+    named: Sequence[Scenario],
     probes: Mapping[str, Probe[Params]],
-    suite: Suite,
-    settings: Settings,
-    wanted: Collection[str] | None,
-    *,
-    given: bool,
+    risks: Collection[Risk],
+    otherwise: Skip,
 ) -> tuple[list[Scenario], Skip | None]:
-    if wanted is not None and feature.id not in wanted:
-        return [], Skip(feature=feature.id, code=SkipCode.NOT_SELECTED, reason="not named by --feature")
-    if not mine and given:
-        return [], Skip(
-            feature=feature.id, code=SkipCode.NOT_SELECTED, reason="no scenario that was given counts for it"
-        )
-    if not mine:
-        return [], Skip(feature=feature.id, code=SkipCode.NO_PROBE, reason="servecheck has no probe for this row yet")
-    tagged = [scenario for scenario in mine if suite.has(scenario) or wanted is not None]
-    if not tagged:
-        where = " (it is in full)" if suite.without is not None else ""
-        reason = f"not part of the suite {suite.name}{where}"
-        return [], Skip(feature=feature.id, code=SkipCode.NOT_SELECTED, reason=reason)
-    risks = suite.risks | settings.allow
-    allowed = [scenario for scenario in tagged if probes[scenario.probe].risk in risks]
+    """Return those of a row's named scenarios that are allowed, or why none runs: ``otherwise`` if none is named."""
+    if not named:
+        return [], otherwise
+    allowed = [scenario for scenario in named if probes[scenario.probe].risk in risks]
     if not allowed:
-        risk = min((probes[scenario.probe].risk for scenario in tagged), key=_RISK_ORDER.__getitem__)
+        risk = min((probes[scenario.probe].risk for scenario in named), key=_RISK_ORDER.__getitem__)
         return [], Skip(feature=feature.id, code=SkipCode.OPT_IN, reason=f"needs --allow {risk}")
     return allowed, None
 
 
-def _nothing(globs: Collection[str], suite: Suite) -> str:
+def _not_named(
+    feature: str, suite: Suite | None, needs: Needs | None, mine: Sequence[Scenario], *, given: bool
+) -> Skip:
+    if not mine and given:
+        return Skip(feature=feature, code=SkipCode.NOT_SELECTED, reason="no scenario that was given counts for it")
+    if not mine:
+        return Skip(feature=feature, code=SkipCode.NO_PROBE, reason="servecheck has no probe for this row yet")
+    if suite is None:
+        reason = f"not part of the profile {needs.profile}" if needs is not None else "not named"
+    else:
+        reason = f"not part of the suite {suite.name}{' (it is in full)' if suite.without is not None else ''}"
+    return Skip(feature=feature, code=SkipCode.NOT_SELECTED, reason=reason)
+
+
+def _nothing(
+    globs: Collection[str],
+    suite: Suite,
+    needs: Needs | None,
+    scenarios: Sequence[Scenario],
+    skips: Iterable[Skip],
+    wanted: Collection[str] | None,
+) -> str:
+    """Say that nothing is left to run, and for each reason which rows it leaves out of those that are meant."""
     named = " ".join(f"--feature {glob}" for glob in globs)
-    return f"nothing to run: {named or 'the suite ' + suite.name} selects no scenario; see `servecheck list scenarios`"
+    who = named or (f"the profile {needs.profile}" if needs is not None and needs.alone else f"the suite {suite.name}")
+    there = {scenario.feature for scenario in scenarios}
+    out: dict[str, list[str]] = {}
+    for skip in skips:
+        meant = skip.feature in there if wanted is None else skip.feature in wanted
+        if meant:
+            out.setdefault(skip.reason, []).append(skip.feature)
+    reasons = "; ".join(f"{_few(rows)}: {reason}" for reason, rows in out.items())
+    if reasons:
+        return f"nothing to run: {who} selects nothing that may run ({reasons}); see `servecheck list scenarios`"
+    return f"nothing to run: {who} selects no scenario; see `servecheck list scenarios`"
+
+
+def _few(rows: Sequence[str], limit: int = 4) -> str:
+    return ", ".join(rows[:limit]) + (f" and {len(rows) - limit} more" if len(rows) > limit else "")
+
+
+def beyond(plan: Plan, probes: Mapping[str, Probe[Params]], budget: Budget) -> list[Scenario]:
+    """Return the scenarios that a budget is likely not to reach, by what one look at each costs in running order."""
+    kinds = {endpoint.kind or "chat" for endpoint in plan.endpoints}
+    kind = max(kinds, key=lambda each: _estimate(plan.scenarios, probes, plan.settings, each).requests)
+    for count in range(len(plan.scenarios) + 1):
+        spent = _estimate(plan.scenarios[:count], probes, plan.settings, kind)
+        if _is_over(spent, budget):
+            return list(plan.scenarios[max(0, count - 1) :])
+    return []
+
+
+def _is_over(cost: Estimate, budget: Budget) -> bool:
+    limits = (
+        (budget.requests, cost.requests),
+        (budget.tokens, cost.prompt_tokens + cost.output_tokens),
+        (budget.prompt_tokens, cost.prompt_tokens),
+        (budget.output_tokens, cost.output_tokens),
+    )
+    return any(limit is not None and used > limit for limit, used in limits)
 
 
 def _estimate(
     chosen: Sequence[Scenario], probes: Mapping[str, Probe[Params]], settings: Settings, kind: str = "chat"
 ) -> Estimate:
     """Return what one endpoint of a kind is asked for: nothing in rows that are not for it."""
-    total = Cost(requests=_OWN_REQUESTS)
+    total = Cost(requests=GETTING_TO_KNOW)
     cases = 0
     for scenario in chosen:
         used = _cost(scenario, probes[scenario.probe], kind)
@@ -242,6 +354,7 @@ def _estimate(
         requests=total.requests + cases // _CANARY_EVERY,
         prompt_tokens=total.prompt_tokens,
         output_tokens=total.output_tokens,
+        beside=GETTING_TO_KNOW + cases // _CANARY_EVERY,
     )
 
 

@@ -84,6 +84,11 @@ class Session(Protocol):
     def nonce(self, letters: int = 10) -> str:
         """Return a random lower-case word; the same run seed, case and call order give the same word."""
 
+    def unseen(self, letters: int = 10) -> str:
+        """Return a random word as :meth:`nonce` does, but another one in each run, also of the same seed: for what must
+        not be in a cache that has seen the run before.
+        """
+
     def seconds(self) -> float:
         """Return the injected clock, in seconds."""
 
@@ -165,9 +170,10 @@ class Probe(Generic[P]):
     ``reads_plain`` probes do so only where the plain request was answered, and wrongly: what an answer holds is theirs.
     ``overloads`` probes send more than the server may take: being turned away is what they ask about, no fault either.
     ``first_use`` probes ask what a first use costs: they run before all others, and are not looked at again, since
-    what they used is no longer new. ``applies``
-    returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped (not-applicable)`` and
-    sends nothing. Where only the replies can tell, the judge yields a :class:`~servecheck.model.NotApplicable` and
+    what they used is no longer new. ``steady`` probes read what is the same at every look: one is enough, whatever it
+    shows. ``applies`` returns why the row makes no sense on an endpoint, or nothing: the runner then says ``skipped
+    (not-applicable)`` and sends nothing. Where only the replies can tell, the judge yields a
+    :class:`~servecheck.model.NotApplicable` and
     nothing else. ``per_item`` probes run on what the caller brings, once for each item of a workload, and not at all
     without one: their built-in scenarios are patterns to fill in. ``requests``, ``prompt_tokens`` and ``output_tokens``
     are the estimates per trial that ``--dry-run`` adds up, on a healthy endpoint that has the feature; ``cost`` returns
@@ -192,6 +198,7 @@ class Probe(Generic[P]):
     overloads: bool = False
     per_item: bool = False
     first_use: bool = False
+    steady: bool = False
     applies: Callable[[Endpoint, Fingerprint], str] = _always
     requests: int = 1
     prompt_tokens: int = 0

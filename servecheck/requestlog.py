@@ -16,6 +16,7 @@ from pathlib import Path
 from servecheck.errors import Problem, ScenarioError
 from servecheck.model import Json
 from servecheck.read.schemas import fault_in_schema
+from servecheck.read.slips import slips
 from servecheck.read.text import dig, parse, string
 
 __all__ = ["MAX_ITEM", "Log", "Seen", "digest", "messages_of", "plain_tool", "read_log", "schema_of_format"]
@@ -53,6 +54,7 @@ class Log:
     unread: list[tuple[int, str]] = field(default_factory=list)
     unread_count: int = 0
     left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    doubts: dict[str, int] = field(default_factory=dict)
     stopped: str = ""
 
     def notes(self) -> Iterator[str]:
@@ -65,6 +67,8 @@ class Log:
         for why, (line, times) in self.left_out.items():
             again = f" and {times - 1} more" if times > 1 else ""
             yield f"{self.path}:{line}{again}: {why}"
+        for doubt, line in self.doubts.items():
+            yield f"{self.path}:{line}: {doubt}"
         if self.stopped:
             yield f"{self.path}: {self.stopped}"
 
@@ -164,6 +168,8 @@ class _Reader:
             self._leave_out(f"a {what} is left out: there are too many distinct ones")
             return False
         self._kept[what] += size
+        if what != "prompt":
+            self._doubt(what, name, body)
         into[key] = Seen(name=name or f"{what}-{key[:8]}", body=body, line=self.log.lines, strict=strict)
         return True
 
@@ -173,6 +179,14 @@ class _Reader:
                 return "there are too many distinct ones"
             self._faults[key] = _unusable(what, name, body)
         return self._faults[key]
+
+    def _doubt(self, what: str, name: str, body: Json) -> None:
+        """Note what is most likely not meant; an application sends it all the same, so it is asked as it is."""
+        schema = dig(body, "function", "parameters") if what == "tool" else body
+        for each in slips(schema):
+            if len(self.log.doubts) < _NAMED_LINES:
+                hint = f"; {each.suggestion}" if each.suggestion else ""
+                self.log.doubts.setdefault(f"{what} {name or 'without a name'}: {each.message}{hint}", self.log.lines)
 
     def _leave_out(self, why: str) -> None:
         line, times = self.log.left_out.get(why, (self.log.lines, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -118,8 +119,13 @@ class Runner:
         budget: Budget | None = None,
         watch: Callable[[Progress], None] = lambda _: None,
         earlier: Earlier | None = None,
+        once: str | None = None,
     ) -> None:
-        """``earlier`` is what an interrupted part of the same run has done already, or a recorded reference."""
+        """``earlier`` is what an interrupted part of the same run has done already, or a recorded reference.
+
+        ``once`` is what this run's words that nobody has sent before are drawn from, beside the seed: new for each
+        run, except where a test wants it to repeat.
+        """
         self._plan = plan
         self._probes = probes
         self._connect = connect
@@ -127,6 +133,7 @@ class Runner:
         self._budget = replace(budget or Budget(), received=MAX_RECEIVED)  # no server shall fill the disk
         self._watch = watch
         self._earlier = earlier or Earlier()
+        self._once = secrets.token_hex(8) if once is None else once
         self._ids = itertools.count(self._earlier.last_id + 1)
         self._began = 0.0
         self.lanes: list[_Lane] = []
@@ -299,7 +306,7 @@ class Runner:
         hangs = sum(any(f.check == "reply-comes-within-the-deadline" for f in trial.findings) for trial in have)
         if hangs >= 2:
             return len(have)
-        if probe.first_use and not hangs:
+        if (probe.first_use or probe.steady) and not hangs:
             return wanted
         if self._plan.settings.trials is None and any(trial.status is not Status.SUPPORTED for trial in have):
             return max(wanted, _SECOND_LOOK)
@@ -443,6 +450,7 @@ class Runner:
             concurrency=settings.concurrency,
             budget=self._budget if case is not None else Budget(),
             spent=lane.spent,
+            once=self._once,
         )
 
 

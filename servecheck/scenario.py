@@ -26,6 +26,7 @@ __all__ = [
     "examples_dir",
     "load",
     "load_all",
+    "named_by_file",
     "other_format",
     "problems_of",
     "resolve_files",
@@ -147,6 +148,13 @@ def load_all(
     if problems:
         raise ScenarioError(problems)
     return scenarios
+
+
+def named_by_file(scenarios: Iterable[Scenario], paths: Iterable[Path]) -> frozenset[str]:
+    """Return the ids of scenarios that a user named by a path of their own, and not as part of the built-in suite."""
+    mine = [path for path in paths if not (path == BUILTIN and not path.exists()) and not _is_builtin(path)]
+    files = {file.resolve() for file in collect(mine)}
+    return frozenset(scenario.id for scenario in scenarios if scenario.path.resolve() in files)
 
 
 def with_patterns(

@@ -164,12 +164,13 @@ def failing_rows(report: RunReport) -> tuple[str, ...]:
 
 
 def warnings_of(config: Mapping[str, Any] | None, known: Sequence[Fingerprint]) -> tuple[str, ...]:
-    """Return what the table of formats says of a model on the stacks that are named, without asking anyone."""
+    """Return what the table of formats says of a model on the stacks that are named, or that it says nothing."""
     inside = formats.in_config(config) if config is not None else None
     found = []
     for each in known:
         stack, precision = stacks.stack_of(each), inside or formats.said_of(each)
-        said = formats.warning(precision, stack) if stack is not None and precision is not None else None
-        if said is not None:
-            found.append(said)
+        if stack is not None and precision is not None:
+            found.append(formats.known_of(precision, stack))
+        elif stack is not None and (config is not None or each.value("model")):
+            found.append(f"the model does not say what its weights are in, so nothing is known of them on {stack.id}")
     return tuple(dict.fromkeys(found))

@@ -16,7 +16,7 @@ from typing import Any
 from servecheck.errors import Problem, ScenarioError
 from servecheck.model import Json
 from servecheck.probe import Params, Probe
-from servecheck.read.schemas import fault_in_schema
+from servecheck.read.slips import wrong_with
 from servecheck.read.text import dig, string
 from servecheck.requestlog import MAX_ITEM, Log, Seen, digest, plain_tool, read_log, schema_of_format
 from servecheck.scenario import Scenario
@@ -118,8 +118,9 @@ def load(path: Path) -> Workload:
 
 
 def problems_of(document: Document, folder: Path) -> list[Problem]:
-    """Return what :func:`load` would raise for, for a file that was read already."""
-    return listed(_gathered(document, folder)[1])
+    """Return what :func:`load` would raise for, for a file that was read already, and what its logs make doubtful."""
+    gathered, problems = _gathered(document, folder)
+    return listed([*problems, *(gathered.warnings if gathered is not None else ())])
 
 
 # --------------------------------------------------------------------------- from files to items
@@ -133,6 +134,7 @@ class _Gathered:
         self.items: dict[str, Item] = {}
         self.prompts: dict[str, OwnPrompt] = {}
         self.notes: list[str] = []
+        self.warnings: list[Problem] = []
         self._names: dict[tuple[str, str], int] = {}
 
     def add(self, item: Item) -> None:
@@ -161,6 +163,10 @@ class _Gathered:
             place = _place(one, log)
             self.add_prompt(OwnPrompt(name=one.name, messages=one.body, place=place, uses=one.uses, named=False))
         self.notes += log.notes()
+        self.warnings += [
+            Problem(path=log.path, line=line, column=1, message=doubt, warning=True)
+            for doubt, line in log.doubts.items()
+        ]
 
     def _free(self, kind: str, name: str) -> str:
         """Return the name, numbered where another thing of its kind has it already."""
@@ -363,13 +369,14 @@ class _Files:
         return None if document.problems else (document, (), document.data)
 
     def _usable(self, document: Document, at: tuple[str | int, ...], schema: Json) -> bool:
-        fault = fault_in_schema(schema)
-        if fault is None and len(json.dumps(schema)) > MAX_ITEM:
-            self.problems.append(document.problem(at, f"larger than {MAX_ITEM // 1024} KiB"))
-            return False
-        if fault is not None:
-            self.problems.append(document.problem((*at, *fault.at), fault.message))
-        return fault is None
+        wrong = [
+            document.problem((*at, *each.at), each.message, on_key=each.on_key, suggestion=each.suggestion)
+            for each in wrong_with(schema)
+        ]
+        if not wrong and len(json.dumps(schema)) > MAX_ITEM:
+            wrong.append(document.problem(at, f"larger than {MAX_ITEM // 1024} KiB"))
+        self.problems += wrong
+        return not wrong
 
     @staticmethod
     def _shown(document: Document, at: tuple[str | int, ...]) -> str:

@@ -308,6 +308,7 @@ _PLAIN: Mapping[str, tuple[str, str]] = {
     "but found another document": ("a second document", "a file holds one document"),
     "second occurrence": ("an anchor of this name exists already", ""),
 }
+_QUOTE = "within {…} and […], put a text that contains any of ? : , [ ] { } in quotes"
 _PATTERNS: Sequence[tuple[re.Pattern[str], str, str]] = (
     (re.compile(r"found undefined alias '(.*)'"), r"no anchor '&\1' before this alias", ""),
     (
@@ -315,6 +316,17 @@ _PATTERNS: Sequence[tuple[re.Pattern[str], str, str]] = (
         r"a text cannot begin with '\1'",
         "put it in quotes",
     ),
+    (
+        re.compile(r"expected ',' or '([}\]])', but got '([?:\[{]|<scalar>)'"),
+        r"expected ',' or '\1' here, got '\2'",
+        _QUOTE,
+    ),
+    (
+        re.compile(r"expected ',' or '([}\]])', but got '(.+)'"),
+        r"expected ',' or '\1' here, got '\2'",
+        f"close with '}}' or ']' what was opened before; {_QUOTE}",
+    ),
+    (re.compile(r"expected the node content, but found '([?:\]}])'"), r"expected a value here, got '\1'", _QUOTE),
     (re.compile(r"found unknown escape character '(.)'"), r"unknown escape '\\\1'", "write a backslash as '\\\\'"),
 )
 

@@ -70,7 +70,11 @@ class FakeGitHub:
             case ("GET", "actions", "artifacts", number, "zip"):
                 return 302, f"{self.url.replace('127.0.0.1', 'localhost')}/blob/{number}"
             case ("GET", "issues"):
-                found = [each for each in self.issues.values() if each["state"] == query["state"][0]]
+                found = [
+                    each
+                    for each in reversed(self.issues.values())
+                    if each["state"] == query["state"][0] and query["labels"][0] in each["labels"]
+                ]
                 return 200, self._page(found, query)
             case ("POST", "issues"):
                 new = len(self.issues) + 1
@@ -169,8 +173,8 @@ class Ran:
 class Job:
     """Runs the steps of ``action.yml`` with bash as a runner would, and other actions by doing what they do here."""
 
-    def __init__(self, folder: Path, github: FakeGitHub, *, real_python: str = sys.executable) -> None:
-        self.folder, self.github = folder, github
+    def __init__(self, folder: Path, github: FakeGitHub, *, matrix: object = None, **more: str) -> None:
+        self.folder, self.github, self.matrix, self.more = folder, github, matrix, more
         self.temp = folder / "temp"
         self.workspace = folder / "workspace"
         for each in (self.temp, self.workspace, folder / "bin"):
@@ -178,12 +182,12 @@ class Job:
         # Installing is what a test leaves out: `python -m venv` makes a folder whose python is this one.
         fake = folder / "bin" / "python"
         inner = (
-            f'#!/bin/bash\nif [ "$1 $2 $3" = "-m pip install" ]; then echo "$@" >> {folder}/pip.log; exit 0; fi\n'
-            f'exec {real_python} "$@"\n'
+            f'#!/bin/bash\nif [ "$1 $2 $3 $4" = "-P -m pip install" ]; then echo "$@" >> {folder}/pip.log; exit 0; fi\n'
+            f'exec {sys.executable} "$@"\n'
         )
         fake.write_text(
-            f'#!/bin/bash\ntest "$1 $2" = "-m venv" || exit 97\nmkdir -p "$3/bin"\n'
-            f'cat > "$3/bin/python" <<\'END\'\n{inner}END\nchmod +x "$3/bin/python"\n'
+            f'#!/bin/bash\ntest "$1 $2 $3" = "-P -m venv" || exit 97\nmkdir -p "$4/bin"\n'
+            f'cat > "$4/bin/python" <<\'END\'\n{inner}END\nchmod +x "$4/bin/python"\n'
         )
         fake.chmod(0o755)
         self.outputs: dict[str, dict[str, str]] = {}
@@ -203,7 +207,7 @@ class Job:
             name = step.get("name", step.get("uses", ""))
             if "uses" in step:
                 with_ = {key: self._filled(str(value), given) for key, value in step.get("with", {}).items()}
-                self._use(step["uses"], with_)
+                self.outputs[step.get("id", str(number))] = self._use(step["uses"], with_)
                 self.ran.append(Ran(name=name, uses=step["uses"], given=with_))
             else:
                 self._script(number, step, name, given)
@@ -247,14 +251,17 @@ class Job:
             "GITHUB_JOB": "readiness",
             "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
             "RUNNER_TEMP": str(self.temp),
-        }
+        } | self.more
 
-    def _use(self, uses: str, given: dict[str, str]) -> None:
-        if uses.startswith("actions/upload-artifact@"):
-            files = [Path(self.workspace, line.strip()) for line in given["path"].splitlines() if line.strip()]
-            for file in files:
-                if file.is_file():
-                    self.github.upload(given["name"], file)
+    def _use(self, uses: str, given: dict[str, str]) -> dict[str, str]:
+        if not uses.startswith("actions/upload-artifact@"):
+            return {}
+        files = [Path(self.workspace, line.strip()) for line in given["path"].splitlines() if line.strip()]
+        for file in files:
+            if file.is_file():
+                self.github.upload(given["name"], file)
+        number = len(self.github.artifacts)
+        return {"artifact-url": f"https://github.example/{REPOSITORY}/actions/runs/77/artifacts/{number}"}
 
     def _wanted(self, condition: str | None, given: dict[str, str]) -> bool:
         if condition is None:
@@ -275,6 +282,8 @@ class Job:
 
     def _value(self, expression: str, given: dict[str, str]) -> str:
         match expression.split("."):
+            case ["toJSON(matrix)"]:
+                return json.dumps(self.matrix)
             case ["github", "token"]:
                 return TOKEN
             case ["inputs", name]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from servecheck import cli
 from servecheck.ci import __main__ as ci
 from servecheck.ci import kept
 from servecheck.ci.inputs import Inputs
+from servecheck.ci.job import job_name
 from servecheck.ci.workflow import annotation, commands_off, outputs, summary
 from servecheck.errors import ServecheckError, UnknownName, UsageError
 from servecheck.history import History
@@ -65,7 +67,7 @@ def test_every_input_reaches_a_step():
 
 
 def test_a_step_gets_an_input_under_its_own_name():
-    given = {name: value for step in STEPS for name, value in step.get("env", {}).items()}
+    given = {name: value for step in STEPS for name, value in step.get("env", {}).items() if name[:4] != "JOB_"}
     assert given == {name: f"${{{{ inputs.{name[6:].lower().replace('_', '-')} }}}}" for name in given}
 
 
@@ -156,7 +158,9 @@ def test_a_job_runs_every_step_and_fails_with_the_verdict(tmp_path, github):
     assert job.outputs["run"] == {
         "folder": "servecheck-run",
         "report": "servecheck-run/report.md",
+        "artifact": "servecheck-run",
         "decision": "not_ready",
+        "sentence": "No: mock falls short on 1 of 2 core rows (streaming.frames broken); 42 of 44 core rows not run.",
         "changed": "false",
         "exit-code": "1",
     }
@@ -219,8 +223,8 @@ class Nights:
                 assert ci.main([step], environ) == 0, step
         lines = (line.partition("=") for line in (job.temp / "output").read_text().splitlines())
         found = {key: value for key, _, value in lines}
-        if "artifact" in found:
-            self.github.upload("servecheck-history", Path(found["artifact"]))
+        if "file" in found:
+            self.github.upload(found["name"], Path(found["file"]))
         return found, environ
 
 
@@ -232,7 +236,7 @@ def test_a_row_that_falls_opens_an_issue_and_one_that_rises_closes_it(tmp_path, 
     second, environ = nights.night(broken())
     assert (second["decision"], second["changed"]) == ("not_ready", "true")
     assert [each["title"] for each in github.issues.values()] == ["servecheck: streaming.frames got worse on mock"]
-    assert "`streaming.frames` was supported, is ❌ broken" in github.issues[1]["body"]
+    assert "| `streaming.frames` | ✅ supported | ❌ broken |" in github.issues[1]["body"]
     assert "::warning title=streaming.frames on mock changed::" in capsys.readouterr().out
     assert ci.main(["end"], environ) == 1
 
@@ -243,7 +247,7 @@ def test_a_row_that_falls_opens_an_issue_and_one_that_rises_closes_it(tmp_path, 
     assert [each["body"].partition(" [The run]")[0] for each in github.comments.values()] == [
         "`streaming.frames`: as good as before."
     ]
-    with History(Path(third["artifact"])) as history:
+    with History(Path(third["file"])) as history:
         assert [decision for _, _, decision, _ in history.runs()] == ["ready", "not_ready", "ready"]
 
 
@@ -254,11 +258,11 @@ def test_a_pull_request_gets_one_comment_and_leaves_history_and_issues_alone(tmp
     found, environ = nights.night(
         broken(), GITHUB_BASE_REF="main", GITHUB_REF_NAME="5/merge", GITHUB_EVENT_PATH=str(event)
     )
-    assert "artifact" not in found
+    assert "file" not in found
     github.comments[1] = {"id": 1, "issue": 5, "user": {"type": "User"}, "author_association": "NONE", "body": ""}
     assert ci.main(["comment"], environ) == 0
     stranger, ours = github.comments[1], github.comments[2]
-    assert ours["body"].startswith("<!-- servecheck:comment Readiness/readiness -->")
+    assert ours["body"].startswith("<!-- servecheck:comment Readiness/readiness/")
     assert "streaming.frames" in ours["body"]
     stranger["body"] = ours["body"].replace("streaming.frames", "nothing at all")
     ours["body"] = ours["body"].splitlines()[0] + "\nof an earlier push"
@@ -287,16 +291,90 @@ def test_a_history_that_cannot_be_read_is_begun_anew(tmp_path, github, capsys):
     assert not Inputs.of(environ).history_file.exists()
 
 
+def test_a_history_with_a_damaged_page_is_noticed_before_a_run_is_made(tmp_path, github, capsys):
+    file = sqlite(tmp_path / "history.sqlite")
+    data = bytearray(file.read_bytes())
+    data[4096:] = bytes(byte ^ 0x5A for byte in data[4096:])
+    file.write_bytes(data)
+    github.upload("servecheck-history", file)
+    environ = Job(tmp_path, github).environ() | {"INPUT_HISTORY": "artifact"}
+    assert ci.main(["fetch"], environ) == 0
+    assert "so this job begins anew" in capsys.readouterr().out
+
+
+def test_a_history_of_a_later_version_is_left_as_it_is(tmp_path, github, capsys):
+    file = tmp_path / "history.sqlite"
+    with sqlite3.connect(file) as base:
+        base.execute("PRAGMA user_version = 9")
+    base.close()
+    github.upload("servecheck-history", file)
+    environ = Job(tmp_path, github).environ() | {"INPUT_HISTORY": "artifact", "GITHUB_OUTPUT": str(tmp_path / "out")}
+    assert ci.main(["fetch"], environ) == 0
+    sqlite(Inputs.of(environ).history_file)  # what the run makes
+    assert ci.main(["keep"], environ) == 0
+    said = capsys.readouterr().out
+    assert "not read, and left as it is" in said
+    assert "not kept" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_night_without_the_server_does_not_hide_what_fell_over_it(tmp_path, github, in_process):
+    nights = Nights(tmp_path, github)
+    nights.night(ReferenceServer())
+    nights.night(ReferenceServer(), INPUT_FEATURE="chat.basic")  # streaming.frames is not asked
+    found, _ = nights.night(broken())
+    assert found["changed"] == "true"
+    assert [each["title"] for each in github.issues.values()] == ["servecheck: streaming.frames got worse on mock"]
+
+
+def test_jobs_of_a_matrix_have_files_comments_and_issues_of_their_own(tmp_path, github):
+    jobs = [Job(tmp_path / each, github, matrix={"device": each, "n": 1}).environ() for each in ("gpu", "tpu")]
+    found = [
+        Inputs.of({**job, "JOB_MATRIX": json.dumps({"device": each}), "INPUT_ARTIFACT": "servecheck-run"})
+        for job, each in zip(jobs, ("gpu", "tpu"), strict=True)
+    ]
+    assert [each.artifact for each in found] == ["servecheck-run-gpu", "servecheck-run-tpu"]
+    assert [each.history.name for each in found] == ["servecheck-history-gpu", "servecheck-history-tpu"]
+    assert Inputs.of({"INPUT_ARTIFACT": "mine", "JOB_MATRIX": '{"device": "gpu"}'}).artifact == "mine"
+    assert Inputs.of({"INPUT_ARTIFACT": "", "JOB_MATRIX": '{"device": "gpu"}'}).artifact == ""
+    assert Inputs.of({"INPUT_ARTIFACT": "servecheck-run", "JOB_MATRIX": "null"}).artifact == "servecheck-run"
+
+
+def test_the_name_of_a_job_tells_it_from_others_and_ends_no_comment():
+    names = [
+        job_name({"GITHUB_WORKFLOW": workflow, "GITHUB_JOB": "check", "JOB_MATRIX": matrix})
+        for workflow in ("Nightly", "Night-->ly", "Night ly", "Night--ly")
+        for matrix in ("null", '{"a": "x y"}', '{"a": "x/y"}', '{"a": ["x", "-->"]}')
+    ]
+    assert names[0] == "Nightly/check"
+    assert len(set(names)) == len(names)
+    assert [name for name in names if "--" in name or ">" in name] == []
+
+
+def test_a_matrix_reaches_the_steps_and_two_of_its_jobs_comment_apart(tmp_path, github):
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": 5}}))
+    with background(ReferenceServer()) as url:
+        for device in ("gpu", "tpu"):
+            job = Job(tmp_path / device, github, matrix={"device": device}, GITHUB_EVENT_PATH=str(event))
+            job.run(endpoint=f"mock={url}/v1", feature="chat.basic", selftest="false", comment="true")
+            assert job.outputs["run"]["artifact"] == f"servecheck-run-{device}"
+    assert [each["body"].splitlines()[0] for each in github.comments.values()] == [
+        "<!-- servecheck:comment Readiness/readiness/gpu -->",
+        "<!-- servecheck:comment Readiness/readiness/tpu -->",
+    ]
+
+
 def test_what_github_forbids_is_a_warning_and_not_a_finding(tmp_path, github, in_process, capsys):
     github.refuse = 403
     found, _ = Nights(tmp_path, github).night(ReferenceServer())
     said = capsys.readouterr().out
     assert "::warning title=servecheck history::not fetched, so nothing is known of earlier runs" in said
-    assert "::warning title=servecheck issue::not done" in said
+    assert "::warning title=servecheck issue::left as it is: without the history" in said
     assert "Resource not accessible by integration" in said
     assert found["decision"] == "ready"
     # One that could not be read is there, perhaps with a year in it.
-    assert "artifact" not in found
+    assert "file" not in found
 
 
 def test_an_issue_without_a_history_is_refused(tmp_path, github, capsys):
@@ -412,8 +490,8 @@ def test_the_newest_artifact_of_this_branch_is_taken_and_none_of_a_fork(tmp_path
         file.write_bytes(text)
         github.upload("kept", file, **more)
     with GitHub(TOKEN, api=github.url) as api:
-        assert kept.from_artifact(api, REPOSITORY, "kept", "main") == b"new"
-        assert kept.from_artifact(api, REPOSITORY, "unheard-of", "main") is None
+        assert kept.from_artifact(api, REPOSITORY, "kept", "main") == (b"new", [])
+        assert kept.from_artifact(api, REPOSITORY, "unheard-of", "main") == (None, [])
 
 
 def test_the_token_goes_to_github_and_not_to_where_the_file_is(tmp_path, github):
@@ -433,12 +511,46 @@ def test_the_token_does_not_travel_unencrypted():
         GitHub(TOKEN, api="http://github.example/api/v3")
 
 
-def test_an_artifact_without_the_file_says_so(tmp_path, github):
-    file = tmp_path / "other.txt"
-    file.write_text("x")
+def damaged(data: bytes, how: str) -> bytes:
+    """Return an archive that is not what it was."""
+    if how == "cut":
+        return data[: len(data) // 2]
+    at = data.index(b"history.sqlite") + 200
+    return data[:at] + bytes(byte ^ 0xFF for byte in data[at : at + 100]) + data[at + 100 :]
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "other file", "gone"])
+def test_an_artifact_that_cannot_be_read_gives_way_to_the_one_before(tmp_path, github, how):
+    file = tmp_path / "history.sqlite"
+    file.write_bytes(os.urandom(5_000))
     github.upload("kept", file)
-    with GitHub(TOKEN, api=github.url) as api, pytest.raises(GitHubError, match=r"holds no history\.sqlite"):
-        kept.from_artifact(api, REPOSITORY, "kept", "main")
+    other = tmp_path / "other.txt"
+    other.write_text("x")
+    github.upload("kept", other if how == "other file" else file)
+    if how == "gone":
+        del github.blobs["/blob/2"]
+    elif how != "other file":
+        github.blobs["/blob/2"] = damaged(github.blobs["/blob/2"], how)
+    with GitHub(TOKEN, api=github.url) as api:
+        data, (wrong,) = kept.from_artifact(api, REPOSITORY, "kept", "main")
+    assert data == file.read_bytes()
+    assert wrong.startswith("artifact 2")
+
+
+def test_an_artifact_that_expired_is_not_asked_for(tmp_path, github):
+    github.upload("kept", sqlite(tmp_path / "history.sqlite"))
+    github.artifacts[0]["expired"] = True
+    with GitHub(TOKEN, api=github.url) as api:
+        assert kept.from_artifact(api, REPOSITORY, "kept", "main") == (None, [])
+
+
+def test_a_history_that_nothing_of_is_left_is_begun_anew_and_kept(tmp_path, github, in_process, capsys):
+    other = tmp_path / "other.txt"
+    other.write_text("x")
+    github.upload("servecheck-history", other)
+    found, _ = Nights(tmp_path, github).night(ReferenceServer())
+    assert "passed over: artifact 1 holds no history.sqlite" in capsys.readouterr().out
+    assert "file" in found
 
 
 def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path, github):
@@ -480,6 +592,22 @@ def test_a_branch_keeps_the_file_in_one_commit(tmp_path, hosted):
     server = tmp_path / "server" / REPOSITORY
     counted = subprocess.run(["git", "rev-list", "--count", second], cwd=server, capture_output=True, check=True)
     assert counted.stdout == b"1\n"
+
+
+def test_a_run_is_added_to_what_another_job_wrote_to_the_branch_meanwhile(tmp_path, github, hosted, in_process, capsys):
+    nights = [Nights(tmp_path / each, github) for each in ("one", "other")]
+    _, environ = nights[0].night(ReferenceServer(), INPUT_HISTORY="branch", **hosted)
+    # As if both had begun before either ended.
+    Inputs.of(environ).work.joinpath("state.json").write_text('{"fetched": true, "commit": ""}')
+    nights[1].night(ReferenceServer(), INPUT_HISTORY="branch", INPUT_FEATURE="chat.basic", **hosted)
+    capsys.readouterr()
+    assert ci.main(["keep"], environ) == 0
+    assert "another job wrote servecheck-history meanwhile" in capsys.readouterr().out
+    data, _ = kept.from_branch(hosted, "servecheck-history")
+    assert data is not None
+    (tmp_path / "both.sqlite").write_bytes(data)
+    with History(tmp_path / "both.sqlite") as history:
+        assert len(history.runs()) == 2
 
 
 def test_a_branch_that_another_job_wrote_meanwhile_is_left_as_it_is(tmp_path, hosted):

@@ -10,42 +10,25 @@ from pathlib import Path
 import pytest
 
 import servecheck
-from servecheck import RunReport, curl, read_run, run_suite
-from servecheck.cli import exits
-from servecheck.errors import NothingSelected, ServecheckError, StoreError, UnknownName
-from servecheck.model import Outcome, Status
-from servecheck.plan import Settings
-from servecheck.reference import mutants
+from servecheck import RunReport, exchange_curl, read_run, run_suite
+from servecheck.errors import NothingSelected, ServecheckError, StoreError
+from servecheck.model import Status
 from servecheck.reference.mock import background
+from servecheck.reference.mutants.chat_basic import MUTANTS
 from servecheck.reference.server import ReferenceServer
-from tests.sample_runs import RUNS, two_endpoints
 from tests.test_docs import FENCE, readme
 
 
-def faulty(fault: str) -> ReferenceServer:
-    return next(each for faults, _ in mutants.discover().values() for each in faults if each.id == fault).make(
-        "obedient"
-    )
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys, broken):
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     block = next(block for language, block in FENCE.findall(readme()) if language == "python")
     monkeypatch.chdir(tmp_path)
     for variable in ("OPENAI_API_KEY", "SERVECHECK_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
-    candidate, code, begins = (
-        (faulty("done-missing"), 1, "not_ready No: ")
-        if broken
-        else (ReferenceServer(), 0, "ready So far yes: tpu is not behind gpu on any of 2 core rows")
-    )
-    with background(ReferenceServer()) as gpu, background(candidate) as tpu:
+    with background(ReferenceServer()) as gpu, background(ReferenceServer()) as tpu:
         here = block.replace("http://gpu.example:8000", gpu).replace("http://tpu.example:8000", tpu)
-        with pytest.raises(SystemExit) as ended:
-            exec(compile(here, "README.md", "exec"), {})
-    said = capsys.readouterr().out
-    assert (ended.value.code, said.startswith(begins)) == (code, True), said
-    assert (f"curl -sS -N -i -X POST {tpu}/v1/chat/completions" in said) is broken
+        here = here.replace('"chat.basic", "streaming.frames"', '"chat.basic"')
+        exec(compile(here, "README.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("0 ready So far yes: tpu is not behind gpu on any of 1 core row")
 
 
 def test_a_second_run_into_a_folder_says_what_a_program_can_do(tmp_path):
@@ -90,41 +73,43 @@ def test_a_run_of_other_probes_says_which_probes_judged_it(tmp_path):
     assert (anew.probes_digest, anew.instrument) == (report.probes_digest, report.instrument)
 
 
+def test_the_words_of_the_command_line_mean_the_same_in_the_library(tmp_path):
+    with background(MUTANTS[0].make("obedient")) as url:
+        report = run_suite(
+            [f"one={url}/v1"],
+            tmp_path / "run",
+            suite="smoke",
+            rows=["chat.basic"],
+            trials=2,
+            budget="requests=100",
+            fail_on="any",
+            environ={},
+        )
+    assert (report.suite, report.exit_code) == ("smoke", 1)
+    cell = report.cell("chat.basic", "one")
+    assert cell is not None
+    assert len(cell.trials) == 2
+    exchanges = list(report.evidence(cell))
+    assert exchanges
+    assert all(exchange_curl(each).startswith("curl -sS") and each.url in exchange_curl(each) for each in exchanges)
+    assert read_run(tmp_path / "run").exit_code == 1
+
+
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("words", "said"),
     [
-        ({"suite": "smok"}, "did you mean 'smoke'"),
-        ({"allow": ["lod"]}, "did you mean 'load'"),
-        ({"profile": "agent"}, "did you mean 'agents'"),
-        ({"trials": 0}, "from 1 to 100"),
-        ({"trials": 2, "settings": Settings()}, "give the one or the others"),
+        ({"suite": "smok"}, "smoke"),
+        ({"profile": "agent"}, "agents"),
+        ({"allow": ["lode"]}, "load"),
+        ({"fail_on": "blockers"}, "blocker"),
+        ({"budget": "request=4"}, "requests"),
+        ({"expect": "no-such-file.yaml"}, "no-such-file"),
     ],
 )
-def test_what_is_wrong_with_a_keyword_is_said_before_anything_is_sent(tmp_path, given, says):
-    with pytest.raises(ServecheckError, match=says):
-        run_suite(["one=http://127.0.0.1:1/v1"], tmp_path / "run", environ={}, **given)
+def test_a_wrong_word_is_refused_as_on_the_command_line_before_anything_is_sent(tmp_path, words, said):
+    with pytest.raises(ServecheckError, match=said):
+        run_suite(["one=http://127.0.0.1:1/v1"], tmp_path / "run", environ={}, **words)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("level", [None, "blocker", "behind", "any"])
-@pytest.mark.parametrize("name", RUNS)
-def test_a_report_has_the_exit_code_of_the_command_line(name, level):
-    assert exits.code_of(RUNS[name](), level) == RUNS[name]().exit_code(level)
-
-
-def test_a_level_that_is_none_is_refused():
-    with pytest.raises(UnknownName, match="did you mean 'blocker'"):
-        two_endpoints().exit_code("bloker")
-
-
-def test_the_evidence_of_a_cell_begins_with_what_did_not_hold_and_has_a_command():
-    run = two_endpoints()
-    cell = run.cell("streaming.frames", "tpu")
-    assert cell is not None
-    bad = next(one.evidence for one in cell.findings if one.outcome is not Outcome.HELD)
-    found = run.evidence(cell)
-    assert [bad[0], len(found)] == [found[0].id, len({one.id for one in found})]
-    assert curl(found[0]).startswith(f"curl -sS -N -i -X {found[0].method}")
 
 
 def test_nothing_is_sent_where_nothing_is_selected(tmp_path):

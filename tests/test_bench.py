@@ -129,7 +129,7 @@ def report(*given: Benchmark, form: str = "md") -> str:
     return rendered(replace(two_endpoints(), framing=Framing(benchmarks=given)), form, fake_curl)
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
+@pytest.mark.parametrize("form", ["md", "html", "summary"])
 def test_both_sides_stand_in_one_table_with_their_ratio(form):
     mine = one("vllm-bench-serve.json")
     faster = replace(one("vllm-bench-serve.json", "tpu"), figures={**mine.figures, "ttft_ms_p50": 180.06})

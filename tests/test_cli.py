@@ -488,6 +488,44 @@ def test_the_mock_prints_where_it_is_and_ends_on_a_signal():
     assert end(mock).code == 0
 
 
+def test_a_mock_wants_the_key_of_a_variable_and_a_mutant_shows_by_it(monkeypatch):
+    monkeypatch.setenv("MOCK_KEY", "sesame")
+    mock, url = mocked("--mutant", "auth_required/no-key-will-do", "--api-key-env", "MOCK_KEY")
+    try:
+        broken = servecheck("run", url, "--feature", "auth.required", "--api-key-env", "MOCK_KEY", "--out", "open")
+        wrong = servecheck("run", url, *QUICK, "--api-key-env", "none", "--out", "none")
+    finally:
+        mock.send_signal(signal.SIGINT)
+        said = end(mock)
+    assert "with the key in MOCK_KEY; Ctrl-C" in said.err
+    assert "sesame" not in said.err + said.out + broken.out + broken.err
+    assert "auth.required" in broken.out
+    assert "broken" in broken.out
+    assert broken.code == 1
+    assert wrong.code != 4  # this one lets in whoever sends no key
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--mutant", "auth_required/forbids"), "it shows only where a key is wanted; --api-key-env VARIABLE"),
+        (("--api-key-env", "UNSET_VARIABLE"), "the variable is not set, or holds nothing"),
+        (("--api-key-env", "sk-this-is-the-key"), "--api-key-env: "),
+    ],
+)
+def test_a_mock_that_cannot_want_its_key_says_so_and_does_not_start(words, told):
+    said = servecheck("mock", *words)
+    assert said.code == 2
+    assert told in said.err
+    assert "sk-this" not in said.err
+
+
+def test_a_mutant_that_shows_with_one_model_only_is_served_with_it():
+    mock, _ = mocked("--mutant", "parity_walk/logits-one-percent-off")
+    mock.send_signal(signal.SIGINT)
+    assert "It shows with --language babbling only: what it is compared with needs the same" in end(mock).err
+
+
 @pytest.mark.parametrize(
     ("words", "listed"),
     [

@@ -99,6 +99,15 @@ def test_schemas_are_printed_as_json(name):
     assert json.loads(said.out)["$schema"].startswith("http://json-schema.org/draft-07/")
 
 
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_no_help_of_an_option_is_cut_off(columns: str):
+    told = "import sys\nfrom servecheck import cli\nsys.argv = ['servecheck', 'run', '--help']\ncli.main()"
+    env = {**unadorned(), "COLUMNS": columns, "NO_COLOR": "1"}
+    ran = subprocess.run([sys.executable, "-c", told], env=env, capture_output=True, encoding="utf-8", check=True)
+    assert "--budget" in ran.stdout
+    assert [line for line in ran.stdout.splitlines() if "…" in line] == []
+
+
 def test_the_version_is_printed():
     said = servecheck("--version")
     assert said.code == 0

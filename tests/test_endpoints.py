@@ -10,6 +10,7 @@ from servecheck import endpoints
 from servecheck.endpoints import NO_KEY, normal_url, pick_model, resolve
 from servecheck.errors import ScenarioError, UnknownName, UsageError
 from servecheck.model import Endpoint
+from servecheck.yamlfile import read
 from tests.two_endpoints import GPU, SECRET, TPU, refused
 
 
@@ -495,3 +496,42 @@ def test_an_unknown_name_is_a_usage_error_with_its_suggestion():
         resolve([GPU, TPU], reference="gpuu", environ={})
 
     assert (caught.value.kind, caught.value.name, caught.value.suggestion) == ("endpoint", "gpuu", "gpu")
+
+
+# --------------------------------------------------------------------------- what is declared
+
+
+def told_of(declared: str, folder: Path) -> list[str]:
+    path = folder / "endpoints.yaml"
+    path.write_text(
+        f"schema: servecheck/endpoints/v1\nendpoints: {{a: {{base_url: 'http://a', declared: {declared}}}}}\n", "utf-8"
+    )
+    return [f"{each.message}; {each.suggestion}" for each in endpoints.problems_of(read(path), folder)]
+
+
+STACKS = "there are tpu-inference, torchtpu, sglang-torchtpu, sgl-jax"
+
+
+@pytest.mark.parametrize(
+    ("expected", "declared"),
+    [
+        (["unknown field 'devise'; did you mean 'device'?"], "{devise: TPU}"),
+        (["unknown field 'quantisation'; did you mean 'quantization'?"], "{quantisation: awq}"),
+        ([f"unknown stack 'torchtpuu'; did you mean 'torchtpu'? {STACKS}"], "{tpu_stack: torchtpuu}"),
+        ([f"unknown stack 'mine'; {STACKS}"], "{tpu_stack: mine}"),
+        (["unknown format 'fp88'; did you mean 'fp8'?"], "{quantization: fp88}"),
+        (["unknown format 'compresed-tensors'; did you mean 'compressed-tensors'?"], "{precision: compresed-tensors}"),
+        (
+            ["unknown field 'tpu_stak'; did you mean 'tpu_stack'?", f"unknown stack 'mine'; {STACKS}"],
+            "{tpu_stak: mine}",
+        ),
+        ([], "{region: us-east5, team: search, zone: b, owner: me, price: '3'}"),
+        ([], "{tpu_stack: TorchTPU, quantization: gptq-int4, precision: bf16}"),
+        ([], "{tpu_stack: none, quantization: none}"),
+        ([], "{quantization: mxfp8, precision: int6}"),
+        ([], "{quantization: Q4_K_M}"),
+        ([], "{quantization: our-own-recipe}"),
+    ],
+)
+def test_what_is_declared_may_be_new_and_is_no_slip(expected, declared, tmp_path):
+    assert told_of(declared, tmp_path) == expected

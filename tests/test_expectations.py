@@ -110,17 +110,6 @@ def test_the_file_that_a_run_writes_makes_it_pass_and_asks_for_reasons(tmp_path:
     )
 
 
-def test_what_was_not_run_is_not_counted_as_expected_and_is_named() -> None:
-    cells = [
-        cell(Status.BROKEN),
-        cell(Status.SKIPPED, feature="chat.n"),
-        cell(Status.SKIPPED, feature="chat.n", endpoint="gpu"),
-    ]
-    rows = [f"{each.feature}@{each.endpoint}" for each in cells]
-    assert expectations.deviating(rows, cells, ()) == (f"{ROW}@tpu",)
-    assert expectations.written(rows, cells, (), run="r", day=DAY, days=1).count("  - row: ") == 1
-
-
 def test_expectations_are_kept_in_the_run_folder_and_the_day_is_the_run_s(tmp_path: Path) -> None:
     from servecheck.run import read_back
 

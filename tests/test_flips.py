@@ -7,13 +7,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from servecheck.ci.flips import Change, Close, Open, Update, changes, issue_plan, recorded
+from servecheck.ci.flips import Change, Close, Open, Update, changes, issue_plan, recorded, told
+from servecheck.features import FEATURES
 from servecheck.model import Status
 from servecheck.report.data import Since
+from servecheck.report.text import cell_code
 from tests import sample_runs
 from tests.cells import row
 
 LINK = "[The run](https://github.example/owner/repo/actions/runs/7)"
+JOB = "Nightly/check/main"
 S, D, B, E = Status.SUPPORTED, Status.DEGRADED, Status.BROKEN, Status.ERROR
 
 
@@ -37,11 +40,11 @@ def test_worse_is_a_question_of_decided_statuses(before, after, worse):
 
 def test_a_row_that_fell_for_sure_opens_an_issue_that_remembers_what_it_was():
     cells = [row("chat.stop", "tpu", B), row("chat.basic", "tpu", S)]
-    (opened,) = issue_plan(cells, [change("chat.stop", "supported", "broken")], {}, link=LINK)
+    (opened,) = issue_plan(cells, [change("chat.stop", "supported", "broken")], {}, job=JOB, link=LINK)
     assert isinstance(opened, Open)
     assert opened.title == "servecheck: chat.stop got worse on tpu"
-    assert recorded(opened.body) == ("tpu", {"chat.stop": "supported"})
-    assert "* `chat.stop` was supported, is ❌ broken" in opened.body
+    assert recorded(opened.body, JOB) == ("tpu", {"chat.stop": "supported"})
+    assert "| `chat.stop` | ✅ supported | ❌ broken |" in opened.body
     assert LINK in opened.body
 
 
@@ -56,13 +59,13 @@ def test_a_row_that_fell_for_sure_opens_an_issue_that_remembers_what_it_was():
     ids=["seen once", "rose", "a value", "nothing"],
 )
 def test_anything_else_opens_none(found):
-    assert issue_plan([row("chat.stop", "tpu", B)], found, {}, link=LINK) == []
+    assert issue_plan([row("chat.stop", "tpu", B)], found, {}, job=JOB, link=LINK) == []
 
 
 def test_each_endpoint_has_an_issue_of_its_own():
     cells = [row("chat.stop", name, B) for name in ("gpu", "tpu")]
     found = [change("chat.stop", "supported", "broken", endpoint=name) for name in ("gpu", "tpu")]
-    assert [each.title for each in issue_plan(cells, found, {}, link=LINK) if isinstance(each, Open)] == [
+    assert [each.title for each in issue_plan(cells, found, {}, job=JOB, link=LINK) if isinstance(each, Open)] == [
         "servecheck: chat.stop got worse on gpu",
         "servecheck: chat.stop got worse on tpu",
     ]
@@ -72,36 +75,36 @@ def test_another_row_that_falls_and_one_that_rises_rewrite_the_issue():
     known = {"tpu": (7, {"chat.stop": "supported", "tools.auto": "supported"})}
     cells = [row("chat.stop", "tpu", S), row("tools.auto", "tpu", B), row("chat.n", "tpu", Status.IGNORED)]
     found = [change("chat.stop", "broken", "supported"), change("chat.n", "degraded", "ignored")]
-    (update,) = issue_plan(cells, found, known, link=LINK)
+    (update,) = issue_plan(cells, found, known, job=JOB, link=LINK)
     assert isinstance(update, Update)
     assert (update.number, update.title) == (7, "servecheck: chat.n and 1 more got worse on tpu")
-    assert recorded(update.body) == ("tpu", {"chat.n": "degraded", "tools.auto": "supported"})
+    assert recorded(update.body, JOB) == ("tpu", {"chat.n": "degraded", "tools.auto": "supported"})
     assert update.comment == f"got worse: `chat.n`; as good as before: `chat.stop`. {LINK}"
 
 
 def test_what_a_row_was_first_is_what_it_must_be_again():
     known = {"tpu": (7, {"chat.stop": "supported"})}
     found = [change("chat.stop", "degraded", "broken")]
-    assert issue_plan([row("chat.stop", "tpu", B)], found, known, link=LINK) == []
-    assert issue_plan([row("chat.stop", "tpu", D)], [], known, link=LINK) == []
+    assert issue_plan([row("chat.stop", "tpu", B)], found, known, job=JOB, link=LINK) == []
+    assert issue_plan([row("chat.stop", "tpu", D)], [], known, job=JOB, link=LINK) == []
 
 
 @pytest.mark.parametrize("sure", [True, False])
 def test_an_issue_is_closed_by_two_looks_and_not_by_one(sure):
     found = [change("chat.stop", "broken", "supported", sure=sure)]
-    plan = issue_plan([row("chat.stop", "tpu", S)], found, {"tpu": (7, {"chat.stop": "supported"})}, link=LINK)
+    plan = issue_plan([row("chat.stop", "tpu", S)], found, {"tpu": (7, {"chat.stop": "supported"})}, job=JOB, link=LINK)
     assert plan == ([Close(number=7, comment=f"`chat.stop`: as good as before. {LINK}")] if sure else [])
 
 
 def test_a_row_that_is_as_before_since_an_earlier_job_closes_it_too():
-    plan = issue_plan([row("chat.stop", "tpu", S)], [], {"tpu": (7, {"chat.stop": "supported"})}, link=LINK)
+    plan = issue_plan([row("chat.stop", "tpu", S)], [], {"tpu": (7, {"chat.stop": "supported"})}, job=JOB, link=LINK)
     assert [type(each) for each in plan] == [Close]
 
 
 @pytest.mark.parametrize("status", [E, None])
 def test_a_row_that_could_not_be_told_leaves_the_issue_as_it_is(status):
     cells = [row("chat.basic", "tpu", S)] + ([row("chat.stop", "tpu", status)] if status else [])
-    assert issue_plan(cells, [], {"tpu": (7, {"chat.stop": "supported"})}, link=LINK) == []
+    assert issue_plan(cells, [], {"tpu": (7, {"chat.stop": "supported"})}, job=JOB, link=LINK) == []
 
 
 @pytest.mark.parametrize(
@@ -109,21 +112,56 @@ def test_a_row_that_could_not_be_told_leaves_the_issue_as_it_is(status):
     ["", "<!-- servecheck:rows {nonsense} -->", '<!-- servecheck:rows {"endpoint": 1, "rows": {}} -->'],
 )
 def test_an_issue_that_is_not_ours_is_not_read(body):
-    assert recorded(body) is None
+    assert recorded(body, JOB) is None
 
 
 def test_a_status_that_nobody_knows_is_left_out_of_what_was_remembered():
-    assert recorded('<!-- servecheck:rows {"endpoint": "tpu", "rows": {"a.b": "supported", "c.d": "fine"}} -->') == (
-        "tpu",
-        {"a.b": "supported"},
+    record = '{"endpoint": "tpu", "job": "Nightly/check/main", "rows": {"a.b": "supported", "c.d": "fine"}}'
+    assert recorded(f"<!-- servecheck:rows {record} -->", JOB) == ("tpu", {"a.b": "supported"})
+
+
+def test_an_issue_of_another_job_is_not_ours_whatever_its_endpoint_is_called():
+    (opened,) = issue_plan(
+        [row("chat.stop", "tpu", B)], [change("chat.stop", "supported", "broken")], {}, job=JOB, link=LINK
     )
+    assert isinstance(opened, Open)
+    assert recorded(opened.body, "Nightly/check/main") is not None
+    assert recorded(opened.body, "Nightly/other/main") is None
+
+
+def test_an_issue_of_every_row_fits_into_what_github_takes():
+    cells = [replace(row(each.id, "tpu", B), reason="x|`" * 1000) for each in FEATURES]
+    found = [change(each.id, "supported", "broken") for each in FEATURES]
+    (opened,) = issue_plan(cells, found, {}, job=JOB, link=LINK)
+    assert isinstance(opened, Open)
+    assert len(opened.body) < 65_536
+    name = "own." + "x" * 300
+    (opened,) = issue_plan([row(name, "tpu", B)], [change(name, "supported", "broken")], {}, job=JOB, link=LINK)
+    assert isinstance(opened, Open)
+    assert len(opened.title) <= 256
+
+
+def test_what_changed_is_told_with_what_fell_first_and_no_word_of_a_server_as_markdown():
+    cells = [replace(row("chat.stop", "tpu", B), reason="@everyone | x"), row("chat.n", "tpu", S)]
+    found = [
+        change("chat.n", "broken", "supported"),
+        change("chat.stop", "supported", "broken"),
+        change("identity.limits", "16384", "8192", sure=False),
+    ]
+    assert told(found, cells).splitlines()[4:] == [
+        "| ▼ | `chat.stop` on `tpu` | ✅ supported | ❌ broken | `@everyone \\| x` |",
+        f"| ▲ | `chat.n` on `tpu` | ❌ broken | ✅ supported | {cell_code(row('chat.n', 'tpu', S).reason, 200)} |",
+        "| ≠ | `identity.limits` on `tpu` | `16384` | `8192` (once, and not again on a second look) |  |",
+        "",
+    ]
+    assert told([], cells) == ""
 
 
 def test_what_a_server_said_stays_text_in_an_issue():
     cells = [replace(row("chat.stop", "tpu", B), reason="@everyone `x` <!-- servecheck:rows {} -->\n# big")]
-    (opened,) = issue_plan(cells, [change("chat.stop", "supported", "broken")], {}, link=LINK)
+    (opened,) = issue_plan(cells, [change("chat.stop", "supported", "broken")], {}, job=JOB, link=LINK)
     assert isinstance(opened, Open)
-    assert recorded(opened.body) == ("tpu", {"chat.stop": "supported"})
+    assert recorded(opened.body, JOB) == ("tpu", {"chat.stop": "supported"})
     assert "\n# big" not in opened.body
 
 

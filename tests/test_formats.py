@@ -148,3 +148,17 @@ def test_the_trackers_are_those_of_the_engine_and_of_its_stacks(fields, expected
 def test_where_nothing_is_known_the_tpu_trackers_are_asked_torchtpus_among_them():
     found = repositories([known()])
     assert {"vllm-project/vllm-torchtpu", "google-pytorch/torch_tpu", "vllm-project/tpu-inference"} <= {*found}
+
+
+@pytest.mark.parametrize(
+    ("stack", "precision", "said"),
+    [
+        ("torchtpu", "awq", "awq (x) is among the formats that vLLM on TPU by TorchTPU loads (a public fork"),
+        ("torchtpu", "gptq", "is not among the formats that vLLM on TPU by TorchTPU loads"),
+        ("sglang-torchtpu", "bf16", "nothing is known of this format on sglang-torchtpu"),
+    ],
+)
+def test_who_asks_about_a_format_is_always_told_something(stack, precision, said):
+    assert said in formats.known_of(
+        Precision(name=precision, source="x"), next(one for one in STACKS if one.id == stack)
+    )

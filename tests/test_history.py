@@ -243,6 +243,31 @@ def test_a_run_says_what_changed_since_the_last_and_still_does_when_judged_again
     assert told == [("e", "chat.basic", "supported", "broken", first.id)]
 
 
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ([Status.ERROR], True),
+        ([Status.INCONCLUSIVE, Status.ERROR, Status.ERROR], True),
+        ([], True),
+        ([B], False),
+    ],
+)
+def test_a_night_that_decided_nothing_hides_no_change(tmp_path: Path, between: list[Status], expected: bool) -> None:
+    with nights(tmp_path / "h", [S, *between]) as kept:
+        [seen] = changes(previous_of(kept, ["tpu"]), [cell("chat.stop", B, 3)]) or [None]
+    assert (seen is not None) is expected
+    if seen is not None:
+        assert (seen.before, seen.after, seen.run) == ("supported", "broken", "run-000")
+    with nights(tmp_path / "g", [S, *between, B]) as kept:
+        told = [("tpu", "chat.stop", "supported", "broken", "run-000")]
+        assert kept.changed() == (told if expected else [])
+
+
+def test_of_one_run_it_is_said_that_there_is_nothing_to_compare_it_with(tmp_path: Path) -> None:
+    with nights(tmp_path / "h", [S]) as kept:
+        assert "it is the first run" in as_text(kept.runs(), kept.changed(), kept.told(), None)
+
+
 def test_what_could_not_be_told_is_no_change() -> None:
     before: dict[str, Json] = {
         "tpu": {"run": "r", "started": "2026-01-01T00:00:00", "cells": {"chat.stop": "supported"}}

@@ -63,14 +63,42 @@ def test_the_entry_that_the_expectations_show_is_valid():
 
 
 @pytest.mark.parametrize("name", starter(github=True))
-def test_a_file_that_is_there_is_left_alone_and_nothing_is_written_beside_it(name):
+def test_a_file_that_is_there_is_kept_and_named_and_what_is_missing_is_written_beside_it(name):
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("mine")
     said = servecheck("init", "--github")
+    told = {line.split()[1]: line.split()[0] for line in said.out.splitlines() if line.startswith(("wrote", "kept"))}
+    assert (said.code, told) == (0, {each: "kept" if each == name else "wrote" for each in starter(github=True)})
+    assert (path.read_text(), written(Path())) == ("mine", set(starter(github=True)))
+
+
+def test_a_workflow_comes_to_the_files_of_an_earlier_init():
+    servecheck("init")
+    said = servecheck("init", "--github")
+    assert (said.code, Path(WORKFLOW).is_file()) == (0, True)
+    assert f"wrote {WORKFLOW}" in said.out
+
+
+@pytest.mark.parametrize("words", [[], ["--github"]])
+def test_where_all_is_there_nothing_is_written_and_that_is_an_error(words):
+    servecheck("init", *words)
+    said = servecheck("init", *words)
     assert said.code == 2
-    assert f"already there, and nothing was written: {name}" in said.err
-    assert (path.read_text(), written(Path())) == ("mine", {name})
+    assert "already there, and nothing was written: endpoints.yaml, " in said.err
+
+
+def test_a_link_that_leads_nowhere_is_there_too():
+    Path("endpoints.yaml").symlink_to("nowhere")
+    assert "kept  endpoints.yaml" in servecheck("init").out
+    assert not Path("nowhere").exists()
+
+
+def test_a_workflow_that_is_kept_says_where_its_action_is_named_though_other_files_are_written():
+    servecheck("init", "--github")
+    Path("expectations.yaml").unlink()
+    said = servecheck("init", "--github", "--action", f"me/servecheck@{'0' * 40}")
+    assert (said.code, f"edit its uses: line in {WORKFLOW}" in said.out) == (0, True)
 
 
 def test_a_folder_that_cannot_be_made_is_an_error():

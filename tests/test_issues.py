@@ -300,23 +300,6 @@ def test_a_limit_is_said_with_what_was_not_asked_and_is_exit_4(github):
     assert found["try_again"] is not None
 
 
-def test_where_nothing_could_be_asked_no_issue_is_denied_and_the_way_without_a_network_is_told(github, monkeypatch):
-    monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:9")
-    said = servecheck("issues", "--model", "Qwen/Qwen3-4B", "--repo", "vllm-project/tpu-inference")
-    assert (said.code, github.asked) == (4, [])
-    assert "no open issue fits" not in said.out
-    first = said.out.partition("not asked: ")[0].splitlines()
-    assert first[2].startswith("nothing could be asked. Where there is a network")
-    assert first[3].endswith("updatedAt,state -R vllm-project/tpu-inference > issues.json")
-    assert "--from-file issues.json" in first[4]
-
-
-def test_where_a_part_could_be_asked_the_rest_is_not_denied(github):
-    github.limit = 1
-    said = servecheck("issues", "--model", "Zzzz/Zebra9-4B", "--repo", "vllm-project/tpu-inference")
-    assert "nothing could be asked" not in said.out
-
-
 def test_an_export_asks_nobody(github, tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(EXPORT))
     said = servecheck("issues", "--model", "Qwen/Qwen3-4B", "--from-file", "x.json", "--repo", "a/b")
@@ -349,3 +332,13 @@ def test_a_run_gives_its_rows_its_models_and_its_stacks(github):
     assert {"json_schema", "structured output", "include_usage", "top_p"} <= {term.text for term in found.terms}
     assert "vllm-project/vllm" in found.where
     assert "google-pytorch/torch_tpu" in found.where
+
+
+def test_where_nothing_could_be_asked_nothing_is_said_to_be_known():
+    asked = issues.Looked(not_asked=["“min_p”: no route to host"])
+    said = issues.told((), asked, terms=(), where=("vllm-project/vllm",))
+    assert "nothing could be asked" in said
+    assert "--from-file" in said
+    assert "no open issue fits" not in said
+    asked.answered = True
+    assert "no open issue fits, as far as it could be asked" in issues.told((), asked, terms=(), where=())

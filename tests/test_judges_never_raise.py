@@ -103,6 +103,9 @@ class Garbage:
     def nonce(self, letters: int = 10) -> str:
         return "".join(self._luck.choice("bcdfghjklm") for _ in range(letters))
 
+    def unseen(self, letters: int = 10) -> str:
+        return self.nonce(letters)
+
     def seconds(self) -> float:
         return self._now
 

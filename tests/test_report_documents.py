@@ -15,7 +15,18 @@ from itertools import pairwise
 import pytest
 from markdown_it import MarkdownIt
 
-from servecheck.model import Decision, Endpoint, Exchange, Feature, Fingerprint, GroupTally, Outcome, Status, Verdict
+from servecheck.model import (
+    Decision,
+    Endpoint,
+    Exchange,
+    Feature,
+    Fingerprint,
+    GroupTally,
+    Kind,
+    Outcome,
+    Status,
+    Verdict,
+)
 from servecheck.report import markdown
 from servecheck.report.data import RunReport, Subject
 from servecheck.report.framing import Framing
@@ -160,65 +171,6 @@ def test_rows_that_block_for_one_reason_are_one_number():
         ["streaming.frames"],
         ["sampling.top_p"],
     ]
-
-
-@pytest.mark.parametrize("redact", [False, True])
-def test_rows_that_differ_only_in_what_they_quote_are_one_number(redact):
-    run = blocked("the call is text: “<tool_call>a”", "the call is text: “<tool_call>b, “c” ” d”")
-    (only,) = seen(replace(run, framing=Framing(redact=redact))).blockers
-    assert [feature for feature, _ in only.rows] == ["tools.required", "tools.strict"]
-    quoted = "“…”" if redact else "“<tool_call>a” (quoted from tools.required)"
-    assert only.reason == f"the call is text: {quoted}"
-
-
-def test_a_tally_of_core_rows_says_how_many_extended_rows_block_too():
-    shown = seen(blocked("no call", "no call"))
-    (row,) = (row for row in shown.groups if row.group == "tools")
-    assert [cell.tally for cell in row.cells] == ["1/1", "0/1; 1 extended row blocks too"]
-    assert "| ❌ 0/1; 1 extended row blocks too |" in report_md(shown)
-
-
-@pytest.mark.parametrize("write", [report_md, report_html, summary_md])
-def test_a_core_row_in_which_the_reference_alone_falls_short_is_on_the_first_screen(write):
-    run = blocked("no call", "no call")
-    turned = tuple(
-        replace(cell, endpoint={"gpu": "tpu", "tpu": "gpu"}[cell.endpoint])
-        for cell in run.cells
-        if cell.feature.startswith("tools.")
-    )
-    ready = Verdict(decision=Decision.READY, sentence="Yes: tpu is not behind gpu.")
-    run = replace(run, cells=turned, verdict=ready, comparisons=())
-    first = write(seen(run)).partition("Not known</h2>" if write is report_html else "## Not known")[0]
-    listed = first.partition("as it is the reference")[2]
-    assert ("tools.required" in listed, "tools.strict" in listed, "no call" in listed) == (True, False, True)
-    both = seen(replace(run, broken_on_both=("tools.required",)))
-    assert both.reference_short == ()
-
-
-def blocked(core: str, extended: str) -> RunReport:
-    """Return a run with a core row and an extended one that block on tpu, each for its reason."""
-    whys = {"tools.required": core, "tools.strict": extended}
-    features = tuple(Feature(id=row, title=row, question="", core=row == "tools.required") for row in whys)
-    cells = [green(row, "gpu") for row in whys]
-    cells += [judged(row, "tpu", Status.BROKEN, why, trials=(Status.BROKEN,)) for row, why in whys.items()]
-    return replace(
-        two_endpoints(),
-        features=features,
-        cells=tuple(cells),
-        groups=(
-            GroupTally(group="tools", endpoint="gpu", status=Status.SUPPORTED, supported=1, total=1),
-            GroupTally(group="tools", endpoint="tpu", status=Status.BROKEN, supported=0, total=1),
-        ),
-        comparisons=(),
-        causes={},
-        remedies={},
-        broken_on_both=(),
-        verdict=Verdict(
-            decision=Decision.NOT_READY,
-            sentence="No: not ready.",
-            blockers=tuple(f"{row}@tpu" for row in whys),
-        ),
-    )
 
 
 def test_every_undecided_core_cell_and_every_cell_that_was_not_run_is_not_known():
@@ -511,30 +463,13 @@ def test_a_command_too_long_for_the_report_is_whole_in_the_evidence():
     assert "x" * 50_000 in evidence_md(shown)
 
 
-def test_a_summary_is_one_screen_whatever_the_run_holds_and_says_where_the_rest_is():
-    for run in (two_endpoints(), crowded(groups=14, rows=4), measured()):
-        told = summary_md(seen(run))
-        assert len([line for line in told.splitlines() if line]) <= 60
-        assert len(told.encode()) < 10_000
-        assert told.rstrip().endswith("are in `report.md` and `report.html` of the run folder.")
-        assert "below" not in told
-
-
 def test_a_summary_keeps_the_first_screen_and_says_what_it_left_out():
     shown = seen(two_endpoints())
-    whole = summary_md(shown)
-    short = summary_md(shown, limit=2_100)
+    whole, short = summary_md(shown), summary_md(shown, limit=6_000)
+    assert len(short.encode()) <= 6_000 < len(whole.encode())
     assert short.startswith("# Can tpu replace gpu?")
     assert "see report.md.**" in short
     assert "Left out" not in whole
-
-
-def test_words_of_the_trade_are_explained_at_their_first_place():
-    report = report_md(seen(two_endpoints()))
-    assert "*Core* rows decide the answer; *extended* rows are caveats" in report.partition("## Decide")[0]
-    assert "Δ is what changes from `gpu` to the other endpoint" in report.partition("## Decide")[0]
-    assert "## Confounders\n\nConfounders are what else differs between the endpoints" in report
-    assert "needs an opt-in" not in report
 
 
 def test_a_summary_has_no_links_into_files_that_are_not_there():
@@ -561,3 +496,46 @@ def test_templates_are_found_in_a_checkout_and_in_a_wheel(tmp_path, monkeypatch)
     (package / "_templates").mkdir(parents=True)
     monkeypatch.setattr(markdown, "__file__", str(package / "report" / "markdown.py"))
     assert templates_dir() == package / "_templates"
+
+
+def _falling(endpoint: str, *quoted: str) -> RunReport:
+    run = two_endpoints()
+    rows = [feature.id for feature in run.features if feature.kind is Kind.JUDGED][: len(quoted)]
+    made = [
+        judged(row, endpoint, Status.BROKEN, f"as text: “{words}”") for row, words in zip(rows, quoted, strict=True)
+    ]
+    kept = [cell for cell in run.cells if cell.feature not in rows]
+    blockers = tuple(f"{row}@{endpoint}" for row in rows) if endpoint == "tpu" else ()
+    verdict = replace(run.verdict, blockers=blockers)
+    return replace(run, cells=(*kept, *made), causes={}, broken_on_both=(), verdict=verdict)
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_blockers_that_differ_in_quotations_only_are_one(redact):
+    run = replace(_falling("tpu", "fn_abc", "fn_xyz"), framing=Framing(redact=redact))
+    (one,) = seen(run).blockers
+    assert len(one.rows) == 2
+
+
+def test_what_falls_short_on_the_reference_alone_is_on_the_first_screen():
+    run = _falling("gpu", "oops")
+    named = [row for one in seen(run).on_reference for row, _ in one.rows]
+    row = next(cell.feature for cell in run.cells if cell.reason == "as text: “oops”")
+    assert row in named
+    told = report_md(seen(run))
+    assert told.index("the reference, falls short on") < told.index("## Not known")
+
+
+def test_what_blocks_and_is_not_core_is_said_to_be_in_no_tally():
+    run = _falling("tpu", "a")
+    row = run.verdict.blockers[0].partition("@")[0]
+    features = tuple(replace(each, core=False) if each.id == row else each for each in run.features)
+    assert seen(replace(run, features=features)).uncounted == (row,)
+
+
+def test_a_summary_has_the_rows_that_are_not_green_and_no_evidence():
+    shown = seen(two_endpoints())
+    told = summary_md(shown)
+    assert "## Evidence" not in told
+    assert f"All {shown.rows} rows" in told
+    assert sum(len(group.rows) for group in shown.noticed) < shown.rows

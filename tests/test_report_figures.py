@@ -161,7 +161,7 @@ def test_only_single_prompts_of_a_length_are_sampled():
     assert list(sampled("chat.basic", sent)) == []
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
+@pytest.mark.parametrize("form", ["md", "summary", "html"])
 def test_every_report_has_the_numbers(form):
     told = rendered(measured(), form, fake_curl)
     for each in drawn(measured()):

@@ -16,6 +16,7 @@ from servecheck.report.data import RunReport
 from servecheck.report.files import FORMATS, rendered, write_all
 from servecheck.report.framing import CONTEXT_LIMIT, Framing, Listed, blocks, framing, from_header
 from servecheck.report.github import MOST, github_text
+from servecheck.report.redacted import redacted
 from servecheck.report.table import COLUMNS, csv_text
 from tests.golden import check_golden
 from tests.sample_runs import RUNS, chat_exchange, fake_curl, finding, hostile, judged, one_endpoint, two_endpoints
@@ -29,38 +30,17 @@ def test_a_title_takes_the_place_of_the_question(form):
     assert "<TPUs>" not in told.replace("`<TPUs>`", "").replace("\\<TPUs", "")
 
 
-def test_a_context_stands_before_the_tables_as_paragraphs_and_lists_and_nothing_else(tmp_path):
-    (tmp_path / "why.txt").write_text("We pay\nfor GPUs:\n- one <b>\n- two\n\n# not a heading\n\n1. look\n2. decide\n")
+def test_a_context_is_paragraphs_and_lists_and_nothing_else(tmp_path):
+    (tmp_path / "why.txt").write_text("We pay\nfor GPUs.\n\n- one <b>\n- two\n\n# not a heading\n")
     given = framing(context=tmp_path / "why.txt")
-    run = replace(two_endpoints(), framing=given)
-    told = rendered(run, "md", fake_curl).partition("\n| | `gpu`")[0]
-    assert told.endswith(
-        "\n\n**Context**\n\nWe pay for GPUs:\n\n- one `<b>`\n- two\n\n\\# not a heading\n\n1. look\n2. decide\n"
+    assert blocks(given.context) == (
+        "We pay for GPUs.",
+        Listed(items=("one <b>", "two")),
+        "# not a heading",
     )
-    page = rendered(run, "html", fake_curl).partition("<table>")[0]
-    assert "<p>We pay for GPUs:</p>\n<ul><li>one &lt;b&gt;</li><li>two</li></ul>\n<p># not a heading</p>" in page
-    assert '<ol start="1"><li>look</li><li>decide</li></ol>' in page
-
-
-@pytest.mark.parametrize(
-    ("context", "expected"),
-    [
-        ("one\ntwo\n\nthree", ("one two", "three")),
-        ("* a\n* b", (Listed(items=("a", "b")),)),
-        ("why:\n* a\n  goes on\n* b\n\nand", ("why:", Listed(items=("a goes on", "b")), "and")),
-        ("- a\n\n- b", (Listed(items=("a", "b")),)),
-        ("- a\n\n  more of a\nyet more", (Listed(items=("a more of a yet more",)),)),
-        ("- a\n1. b", (Listed(items=("a",)), Listed(items=("b",), first=1))),
-        ("3) c\n4) d", (Listed(items=("c", "d"), first=3),)),
-        ("decided in\n2026. It rains", ("decided in 2026. It rains",)),
-        ("decided in\n26. of May", ("decided in 26. of May",)),
-        ("due:\r\n1. now\r\n2. then", ("due:", Listed(items=("now", "then"), first=1))),
-        ("**bold**, -1 and *", ("**bold**, -1 and *",)),
-        ("", ()),
-    ],
-)
-def test_simple_lists_of_a_context_survive(context, expected):
-    assert expected == blocks(context)
+    told = rendered(replace(two_endpoints(), framing=given), "md", fake_curl)
+    assert "\n\nWe pay for GPUs.\n\n- one `<b>`\n- two\n\n\\# not a heading\n" in told
+    assert "<b>" not in rendered(replace(two_endpoints(), framing=given), "html", fake_curl)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +94,25 @@ def secretive() -> RunReport:
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_redacted_report_quotes_nobody(form):
     run = secretive()
-    assert "hush" in rendered(run, form, fake_curl) or form in ("github", "summary")
+    assert "hush" in rendered(run, form, fake_curl) or form == "github"
     told = rendered(replace(run, framing=Framing(redact=True)), form, fake_curl)
     assert "hush" not in told
     assert "“hu" not in told
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("“hush”, not “hush”: no", "“…”, not “…”: no"),
+        ("text: “a ” hush”", "text: “…”"),
+        ("text: “a “b” hush”", "text: “…”"),
+        ("text: “cut hush…", "text: “…”"),
+    ],
+)
+def test_what_stands_behind_a_quotation_mark_inside_a_quotation_is_left_out_too(said, left):
+    run = two_endpoints()
+    run = replace(run, cells=(replace(run.cells[0], reason=said),), framing=Framing(redact=True))
+    assert redacted(run).cells[0].reason == left
 
 
 def test_a_redacted_report_decides_the_same_and_says_what_is_missing():
@@ -207,3 +202,19 @@ def test_an_expected_deviation_is_a_notice():
 def test_a_context_without_an_end_is_not_read_to_its_end():
     with pytest.raises(UsageError, match="/dev/zero is too long"):
         framing(context=Path("/dev/zero"))
+
+
+def test_a_list_right_below_its_paragraph_and_a_numbered_one_survive():
+    text = "Due:\nnext week.\n* gpu is\n  in production\n* tpu is a trial\n\n3. first\n4) second\n\nEnd."
+    assert blocks(text) == (
+        "Due: next week.",
+        Listed(items=("gpu is in production", "tpu is a trial")),
+        Listed(items=("first", "second"), start=3),
+        "End.",
+    )
+
+
+@pytest.mark.parametrize("form", ["md", "html", "summary"])
+def test_the_context_stands_before_the_endpoints(form):
+    told = rendered(replace(two_endpoints(), framing=Framing(context="Why we ask.")), form, fake_curl)
+    assert told.index("Why we ask.") < told.index("Engine")

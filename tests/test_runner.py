@@ -96,6 +96,22 @@ def test_endpoints_on_one_host_never_overlap_in_time(tmp_path, hosts, expected):
     assert overlaps(lab) is expected
 
 
+def test_words_that_nobody_has_sent_differ_between_runs_of_one_seed_and_the_others_do_not(tmp_path):
+    async def say(session: Session, _: Params, __: Transcript | None) -> None:
+        await session.chat("new", message(session.unseen()))
+        await session.chat("same", message(session.nonce()))
+
+    said: dict[str, list[bytes]] = {"new": [], "same": []}
+    for run in ("one", "two"):
+        lab = Lab(tmp_path / run, Odd(), probes=[make_probe(drive=say)])
+        lab.run()
+        for step, bodies in said.items():
+            bodies += [exchange.request_body for exchange in sent(lab) if exchange.step == step]
+    assert len(said["new"]) == len(set(said["new"])) == 2
+    assert len(said["same"]) == 2
+    assert len(set(said["same"])) == 1
+
+
 def test_hosts_are_told_apart_by_name():
     urls = ["localhost:1", "127.0.0.5:1", "[::1]:9", "gpu", "gpu:1", "tpu"]
     assert [_host(endpoint(host=url)) for url in urls] == ["127.0.0.1"] * 3 + ["gpu", "gpu", "tpu"]
@@ -163,6 +179,8 @@ async def _odd_one(server: Odd, _: Request) -> Reply | None:
         (Odd(answers(400)), {}, {}, "uuu"),
         (Odd(answers(400)), {}, {"first_use": True}, "u"),
         (Odd(answers(400)), {"trials": 2}, {"first_use": True}, "uu"),
+        (Odd(answers(400)), {}, {"steady": True}, "u"),
+        (Odd(answers(400)), {"trials": 2}, {"steady": True}, "uu"),
         (Odd(answers(500)), {}, {}, "bbb"),
         (Odd(answers(400)), {"trials": 1}, {}, "u"),
         (Odd(answers(400)), {"trials": 2}, {}, "uu"),

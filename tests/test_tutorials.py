@@ -36,3 +36,18 @@ def test_the_answer_that_a_tutorial_prints_is_the_one_that_comes(name, tmp_path,
         servecheck(*here.split(), "-q")
     said = read_run(Path(command.split()[-1])).verdict.sentence
     assert printed == said.replace(broken.rpartition(":")[2], "8702")
+
+
+def test_the_checklist_asks_what_only_a_new_server_can_answer_once_and_first(tmp_path, monkeypatch):
+    """A warm server cannot say what it would have compiled, so a second time is a question without an answer."""
+    monkeypatch.chdir(tmp_path)
+    text = (TUTORIALS / "tpu-migration.md").read_text("utf-8")
+    commands = re.findall(r"^servecheck (run .*)$", text, re.MULTILINE)
+    rows = []
+    for command in commands:
+        said = servecheck(*command.replace("'", "").split(), "--dry-run")
+        assert said.code == 0
+        rows.append(re.findall(r"^  ([a-z_]+\.[a-z_]+) ", said.out, re.MULTILINE))
+    assert [place for place, found in enumerate(rows) if "compile.recompilation" in found] == [0]
+    assert rows[0][0] == "compile.recompilation"
+    assert len(commands) == 2

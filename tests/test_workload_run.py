@@ -125,14 +125,13 @@ def test_a_report_shows_the_count_and_each_item_that_falls_short_with_its_eviden
     shown = rendered(report, form, render)
     assert "7 schemas: 4 enforced, 2 refused (uniqueItems, if), 1 failed (floor_plan)" in shown
     assert "1 of 5 lines could not be read" in shown
-    if form == "summary":
-        return
     heading = "Your workload</h2>" if form == "html" else "Your workload"
     section = shown.partition(heading)[2].partition("Evidence")[0]
     for name in ("labels", "discount", "floor_plan", "book_room"):
         assert name in section
     assert "invoice_number" not in section
-    assert "curl" in section
+    if form != "summary":
+        assert "curl" in section
 
 
 def test_nothing_but_the_folder_is_needed_to_judge_again(folder):

@@ -175,6 +175,7 @@ def test_lists_are_taken_for_tuples_and_texts_for_enums_but_nothing_else_is_conv
     ) == (("a", "b"), Level.SHOULD, 1.0, "hi")
 
 
+_QUOTE = "within {…} and […], put a text that contains any of ? : , [ ] { } in quotes"
 SYNTAX = [
     ("tab indents", "a:\n\tb: 1\n", "2:1: not valid YAML: a tab", "  indent and separate with spaces"),
     ("tab separates", "a:\t1\n", "1:3: not valid YAML: a tab", "  indent and separate with spaces"),
@@ -206,9 +207,12 @@ SYNTAX = [
     (
         "open brace",
         "a: {b: 1\n",
-        "2:1: not valid YAML: expected ',' or '}', but got '<stream end>' while parsing a flow mapping",
-        "",
+        "2:1: not valid YAML: expected ',' or '}' here, got '<stream end>'",
+        f"  close with '}}' or ']' what was opened before; {_QUOTE}",
     ),
+    ("question", "a: {b: mean?}\n", "1:12: not valid YAML: expected ',' or '}' here, got '?'", f"  {_QUOTE}"),
+    ("brace in a text", "a: [use {x}]\n", "1:9: not valid YAML: expected ',' or ']' here, got '{'", f"  {_QUOTE}"),
+    ("leading question", "a: {b: ?x}\n", "1:8: not valid YAML: expected a value here, got '?'", f"  {_QUOTE}"),
     ("control", "a: x\x1b[0m\n", "1:5: the control character U+001B", ""),
 ]
 

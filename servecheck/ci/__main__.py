@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,25 +15,29 @@ from pathlib import Path
 
 from servecheck.ci import flips, kept
 from servecheck.ci.inputs import Inputs
+from servecheck.ci.job import job_name
 from servecheck.ci.workflow import MOST, commands_off, note, outputs, say, summary
 from servecheck.errors import ServecheckError, StoreError, UnknownName, UsageError
-from servecheck.history import History
+from servecheck.history import History, LaterHistory
 from servecheck.model import Json
 from servecheck.probes import discover
 from servecheck.readback import read_back
 from servecheck.report.data import RunReport
-from servecheck.report.summary import summary_md
+from servecheck.report.summary import SUMMARY_LIMIT, summary_parts
+from servecheck.report.text import is_plain_url
 from servecheck.report.view import view
 from servecheck.wire.curl import render
-from servecheck.wire.github_rest import API, GitHub
+from servecheck.wire.github_rest import API, GitHub, GitHubError
 
 __all__ = ["STEPS", "main"]
 
 Environ = Mapping[str, str]
 
+_PUSHES = 4  # as many jobs as may end at the same moment
 _LOOKS = 3  # trials of a second look
 _COMMENT = 60_000  # bytes; GitHub takes 65,536 characters
 _RAN = frozenset({0, 1, 4, 130})  # exit codes of a run that left a folder
+_FORK = "The job needs the permission that action.yml names; for the pull request of a fork GitHub grants none."
 _TOLD = "This is a fault of the job, not of an endpoint"
 
 
@@ -67,13 +70,14 @@ def fetch(environ: Environ) -> int:
     """Fetch the history of earlier jobs; without one, or without the right to it, this job begins one."""
     inputs = Inputs.of(environ)
     data, commit = None, ""
+    wrong: list[str] = []
     inputs.work.mkdir(parents=True, exist_ok=True)
     for left in (_memory(inputs), inputs.history_file):  # by another use of the action in the same job
         left.unlink(missing_ok=True)
     try:
         if inputs.history.way == "artifact":
             with _github(environ) as github:
-                data = kept.from_artifact(github, _repository(environ), inputs.history.name, _branch(environ))
+                data, wrong = kept.from_artifact(github, _repository(environ), inputs.history.name, _branch(environ))
         elif inputs.history.way == "branch":
             data, commit = kept.from_branch(environ, inputs.history.name)
     except ServecheckError as error:
@@ -81,6 +85,8 @@ def fetch(environ: Environ) -> int:
         # A history that may be there must not be replaced by one that knows a single run.
         _remember(inputs, fetched=False)
         return 0
+    for each in wrong:
+        note("warning", "servecheck history", f"passed over: {each}")
     _remember(inputs, fetched=True, commit=commit)
     if data is None:
         say("no earlier runs" if inputs.history.way != "none" else "no history is kept")
@@ -88,7 +94,12 @@ def fetch(environ: Environ) -> int:
     inputs.history_file.write_bytes(data)
     try:
         with History(inputs.history_file) as history:
+            history.check()
             say(f"{len(history.runs())} earlier runs")
+    except LaterHistory as error:
+        note("warning", "servecheck history", f"not read, and left as it is: {error}")
+        inputs.history_file.unlink()
+        _remember(inputs, fetched=False)
     except StoreError as error:
         note("warning", "servecheck history", f"what was kept cannot be read, so this job begins anew: {error}")
         inputs.history_file.unlink()
@@ -98,7 +109,7 @@ def fetch(environ: Environ) -> int:
 def run(environ: Environ) -> int:
     """Probe the endpoints, and look again at what changed and was seen once; the last step says how it ended."""
     inputs = Inputs.of(environ)
-    outputs(environ, {"folder": str(inputs.out), "report": str(inputs.out / "report.md")})
+    outputs(environ, {"folder": str(inputs.out), "report": str(inputs.out / "report.md"), "artifact": inputs.artifact})
     inputs.work.mkdir(parents=True, exist_ok=True)
     kept_runs = [] if inputs.history.way == "none" else [f"--history={inputs.history_file}"]
     code = _servecheck("run", f"--out={inputs.out}", *kept_runs, *inputs.arguments)
@@ -119,6 +130,7 @@ def run(environ: Environ) -> int:
         environ,
         {
             "decision": report.verdict.decision.value,
+            "sentence": report.verdict.sentence,
             "changed": "true" if any(change.sure for change in found) else "false",
             "exit-code": str(code),
         },
@@ -145,8 +157,9 @@ def tell(environ: Environ) -> int:
     """Write the summary of the job, and the annotations for what blocks and what changed."""
     inputs = Inputs.of(environ)
     report = read_back(inputs.out, discover())
-    text = summary_md(view(report, render))
-    if not summary(environ, text) and not summary(environ, summary_md(view(report, render), _COMMENT)):
+    found = _changes(inputs)
+    changed = flips.told(found, report.cells)
+    if not any(summary(environ, _with(changed, report, limit)) for limit in (SUMMARY_LIMIT, _COMMENT)):
         note("warning", "servecheck", "the summary of this step is full; see report.md in the uploaded run folder")
     blockers = report.verdict.blockers
     for row in blockers[: MOST - 1]:
@@ -155,7 +168,6 @@ def tell(environ: Environ) -> int:
         note("error", f"{feature} on {endpoint}", f"{cell.status.value}: {cell.reason}" if cell is not None else row)
     if len(blockers) >= MOST:
         note("error", "servecheck", f"{len(blockers) - MOST + 1} more blockers; see report.md")
-    found = _changes(inputs)
     for change in found[: MOST - 1]:
         note("warning" if change.worse else "notice", f"{change.feature} on {change.endpoint} changed", change.said)
     if len(found) >= MOST:
@@ -170,12 +182,16 @@ def comment(environ: Environ) -> int:
         say("not a pull request: no comment")
         return 0
     inputs = Inputs.of(environ)
-    job = f"{environ.get('GITHUB_WORKFLOW', '')}/{environ.get('GITHUB_JOB', '')}"
-    marker = f"<!-- servecheck:comment {re.sub(r'[^A-Za-z0-9 ./_]', '', job)} -->"
-    text = summary_md(view(read_back(inputs.out, discover()), render), _COMMENT)
-    body = f"{marker}\n{text}\n{_link(environ)}\n"
+    marker = f"<!-- servecheck:comment {job_name(environ, inputs.use)} -->"
+    report = read_back(inputs.out, discover())
+    changed = flips.told(_changes(inputs), report.cells)
+    # Above the fold what a reviewer decides by; GitHub takes no comment of more than 65,536 characters.
+    first, rest = summary_parts(view(report, render), _COMMENT - len(changed.encode()))
+    folded = f"<details><summary>The whole report</summary>\n\n{rest}\n</details>\n\n" if rest else ""
+    early = f"{changed}{_link(environ)}\n"
+    body = f"{marker}\n{_told_early(first, early)}\n{folded}"
     if len(body) > _COMMENT + 5_000:
-        body = f"{marker}\nThe report is too long for a comment. {_link(environ)}\n"
+        body = f"{marker}\n{changed}The report is too long for a comment. {_link(environ)}\n"
     where = f"/repos/{_repository(environ)}/issues"
     with _github(environ) as github:
         for each in github.items(f"{where}/{number}/comments"):
@@ -194,15 +210,19 @@ def issue(environ: Environ) -> int:
     if environ.get("GITHUB_BASE_REF"):
         say("a pull request opens and closes no issue")
         return 0
+    if not _recall(inputs).get("fetched"):
+        note("warning", "servecheck issue", "left as it is: without the history one look might be luck")
+        return 0
+    job = job_name(environ, inputs.use, environ.get("GITHUB_REF_NAME", ""))
     report = read_back(inputs.out, discover())
     where = f"/repos/{_repository(environ)}/issues"
     with _github(environ) as github:
         known: dict[str, tuple[int, Mapping[str, str]]] = {}
         for each in github.items(where, state="open", labels=flips.LABEL):
-            record = flips.recorded(str(each.get("body") or ""))
+            record = flips.recorded(str(each.get("body") or ""), job)
             if record is not None and _trusted(each) and "pull_request" not in each:
                 known.setdefault(record[0], (_number(each["number"]), record[1]))
-        for todo in flips.issue_plan(report.cells, _changes(inputs), known, link=_link(environ)):
+        for todo in flips.issue_plan(report.cells, _changes(inputs), known, job=job, link=_link(environ)):
             if isinstance(todo, flips.Open):
                 github.post(where, {"title": todo.title, "body": todo.body, "labels": [flips.LABEL]})
                 say(f"opened: {todo.title}")
@@ -230,9 +250,27 @@ def keep(environ: Environ) -> int:
     with History(inputs.history_file) as history:
         history.prune(inputs.history.keep)
     if inputs.history.way == "artifact":
-        outputs(environ, {"artifact": str(inputs.history_file)})
+        outputs(environ, {"file": str(inputs.history_file), "name": inputs.history.name})
         return 0
-    kept.to_branch(environ, inputs.history.name, inputs.history_file, str(_recall(inputs).get("commit", "")))
+    return _push(inputs, environ)
+
+
+def _push(inputs: Inputs, environ: Environ) -> int:
+    file, name, was = inputs.history_file, inputs.history.name, str(_recall(inputs).get("commit", ""))
+    for left in reversed(range(_PUSHES)):
+        try:
+            kept.to_branch(environ, name, file, was)
+        except ServecheckError:
+            data, now = kept.from_branch(environ, name)
+            if now == was or data is None or not left:
+                raise
+            was = now
+        else:
+            break
+        say(f"another job wrote {name} meanwhile; this run is added to what it wrote")
+        file.write_bytes(data)
+        with History(file) as history:
+            history.add(read_back(inputs.out, discover()), keep=inputs.history.keep)
     return 0
 
 
@@ -253,7 +291,8 @@ def _mild(step: Callable[[Environ], int]) -> Callable[[Environ], int]:
         except UsageError:
             raise
         except ServecheckError as error:
-            note("warning", f"servecheck {step.__name__}", f"not done: {error}. {_TOLD}.")
+            hint = f" {_FORK}" if isinstance(error, GitHubError) and error.status in {401, 403, 404} else ""
+            note("warning", f"servecheck {step.__name__}", f"not done: {error}. {_TOLD}.{hint}")
             return 0
 
     return tried
@@ -334,7 +373,22 @@ def _branch(environ: Environ) -> str:
 
 def _link(environ: Environ) -> str:
     server = environ.get("GITHUB_SERVER_URL") or "https://github.com"
-    return f"[The run]({server}/{_repository(environ)}/actions/runs/{environ.get('GITHUB_RUN_ID', '')})"
+    found = f"[The run]({server}/{_repository(environ)}/actions/runs/{environ.get('GITHUB_RUN_ID', '')})"
+    report = environ.get("JOB_REPORT", "")
+    return f"{found}, [its reports and recordings]({report})" if is_plain_url(report) else found
+
+
+def _with(changed: str, report: RunReport, limit: int) -> str:
+    first, rest = summary_parts(view(report, render), limit - len(changed.encode()))
+    return f"{_told_early(first, changed)}{rest}"
+
+
+def _told_early(first: str, more: str) -> str:
+    """Put what changed below the answer and above the tables, where the reader of one screen sees it."""
+    if not more:
+        return first
+    answer, table, below = first.partition("\n| |")
+    return f"{answer}\n{more}{table}{below}"
 
 
 def _pull_request(environ: Environ) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from servecheck.ci.job import own_name
 from servecheck.errors import UnknownName, UsageError
 
 __all__ = ["HISTORY", "History", "Inputs"]
@@ -13,6 +14,7 @@ __all__ = ["HISTORY", "History", "Inputs"]
 HISTORY = "history.sqlite"
 """The name of the file of runs, in an artifact and on a branch."""
 
+_OUT, _HISTORY_NAME = "servecheck-run", "servecheck-history"
 _WAYS = ("none", "artifact", "branch")
 _YES, _NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0", ""})
 # One word each, as the option of that name takes it.
@@ -32,13 +34,22 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What a workflow asked for. ``arguments`` are those of ``servecheck run`` but for ``--out`` and ``--history``."""
+    """What a workflow asked for. ``arguments`` are those of ``servecheck run`` but for ``--out`` and ``--history``.
+
+    ``artifact`` is the name under which the run folder is uploaded, or empty.
+    """
 
     arguments: tuple[str, ...]
     out: Path
+    artifact: str
     selftest: bool
     history: History
     work: Path
+
+    @property
+    def use(self) -> str:
+        """What tells this use of the action from another one in the same job; empty where there need not be another."""
+        return "" if self.out.name == _OUT else self.out.name
 
     @property
     def history_file(self) -> Path:
@@ -65,11 +76,18 @@ class Inputs:
         keep = given("keep") or "400"
         if not keep.isascii() or not keep.isdigit() or not int(keep):
             raise UsageError(f"keep: expected a number of runs, got {keep!r}")
+
+        def named(name: str, default: str) -> str:
+            return own_name(default, environ) if given(name) == default else given(name)
+
         return cls(
             arguments=tuple(words),
-            out=Path(given("out") or "servecheck-run"),
+            out=Path(given("out") or _OUT),
+            artifact=named("artifact", _OUT),
             selftest=_flag("selftest", given("selftest")),
-            history=History(way=way, name=given("history-name") or "servecheck-history", keep=int(keep)),
+            history=History(
+                way=way, name=named("history-name", _HISTORY_NAME) or own_name(_HISTORY_NAME, environ), keep=int(keep)
+            ),
             work=Path(environ.get("RUNNER_TEMP") or ".") / "servecheck-work",
         )
 

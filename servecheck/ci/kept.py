@@ -11,6 +11,7 @@ import os
 import subprocess
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -24,29 +25,42 @@ __all__ = ["from_artifact", "from_branch", "to_branch"]
 
 _MAX_BYTES = 256 * 1024 * 1024
 _GIT_SECONDS = 300
+_TRIED = 5  # artifacts that are looked into before a history is begun anew
+_GONE = frozenset({404, 410})
+# All that the standard library says of an archive that is cut, damaged, locked or packed in a way it does not know.
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError, RuntimeError)
 
 
-def from_artifact(github: GitHub, repository: str, name: str, branch: str) -> bytes | None:
-    """Return the file from the newest artifact of that name that a job on this branch left; ``None`` without one.
+def from_artifact(github: GitHub, repository: str, name: str, branch: str) -> tuple[bytes | None, list[str]]:
+    """Return the file from the newest artifact of that name that a job on this branch left, and what is wrong with
+    newer ones; ``None`` without one.
 
-    Artifacts of forks are passed over: whoever opens a pull request could otherwise write our history.
+    Artifacts of forks are passed over: whoever opens a pull request could otherwise write our history. So are those
+    that are gone or hold something else: they would stand in the way of every job to come.
     """
     found = [
         artifact
         for artifact in github.items(f"/repos/{repository}/actions/artifacts", "artifacts", name=name)
         if artifact.get("expired") is False and _ours(artifact.get("workflow_run"), branch)
     ]
-    if not found:
-        return None
-    newest = max(found, key=lambda each: str(each.get("created_at")))
-    data = github.download(str(newest.get("archive_download_url")), _MAX_BYTES)
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if archive.getinfo(HISTORY).file_size > _MAX_BYTES:
-                raise GitHubError(f"the artifact {name} is longer than {_MAX_BYTES} bytes")
-            return archive.read(HISTORY)
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise GitHubError(f"the artifact {name} holds no {HISTORY}: {error}") from error
+    wrong: list[str] = []
+    for artifact in sorted(found, key=lambda each: str(each.get("created_at")), reverse=True)[:_TRIED]:
+        try:
+            return _unpacked(github.download(str(artifact.get("archive_download_url")), _MAX_BYTES)), wrong
+        except GitHubError as error:
+            if error.status not in _GONE:
+                raise
+            wrong.append(f"artifact {artifact.get('id')}: {error}")
+        except _UNREADABLE as error:
+            wrong.append(f"artifact {artifact.get('id')} holds no {HISTORY} that can be read: {error}")
+    return None, wrong
+
+
+def _unpacked(data: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if archive.getinfo(HISTORY).file_size > _MAX_BYTES:
+            raise zipfile.BadZipFile(f"longer than {_MAX_BYTES} bytes")
+        return archive.read(HISTORY)
 
 
 def _ours(run: Json, branch: str) -> bool:

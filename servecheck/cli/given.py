@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # imported where they are used, so that --help does not wait 
     from servecheck.declared import Matrix
     from servecheck.expectations import Expectation
     from servecheck.model import Endpoint
-    from servecheck.plan import Plan, Settings
+    from servecheck.plan import Needs, Plan, Settings
     from servecheck.probe import Params, Probe
     from servecheck.profiles import Profile
     from servecheck.report.data import RunReport
@@ -90,8 +90,9 @@ def plan(
     traffic: Path | None = None,
     *,
     recorded: bool = False,
+    needs: Needs | None = None,
 ) -> Plan:
-    """Return what would run on these endpoints, with what it costs."""
+    """Return what would run on these endpoints, with what it costs; ``needs`` is what a profile brings."""
     from servecheck import features, plan, scenario
     from servecheck import traffic as samples
 
@@ -109,6 +110,8 @@ def plan(
         given=_chosen(paths),
         workload=own,
         recorded=recorded,
+        own=scenario.named_by_file(chosen, paths or ()),
+        needs=needs,
     )
 
 
@@ -149,9 +152,14 @@ def profile(name: str | None) -> Profile | None:
     return profiles.find(name, features=features.BY_ID, checks=checks)
 
 
-def rows_of(found: Profile) -> list[str]:
-    """Return what is asked for a profile where neither rows nor a suite are named."""
-    return [*found.rows, *(limit.row for limit in found.limits), "identity.*", "quantization.identity"]
+def needs(found: Profile | None, *, alone: bool) -> Needs | None:
+    """Return what a profile brings into a plan; ``alone`` where no suite is named beside it."""
+    from servecheck.plan import Needs
+
+    if found is None:
+        return None
+    rows = dict.fromkeys((*found.rows, *(limit.row for limit in found.limits)))
+    return Needs(profile=found.id, rows=tuple(rows), alone=alone)
 
 
 def framing(title: str | None, context: Path | None, bench: list[str] | None, redact: bool) -> Framing:

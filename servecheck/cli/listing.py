@@ -92,7 +92,12 @@ def list_scenarios(words: Words = None, form: Form = "text", as_json: Json_ = Fa
 
     _listed(suites.scenario_rows(given.scenarios(None), given.probes()), line, words, form, as_json)
     if not as_json and form == "text":
-        typer.echo("\nCosts are requests/prompt tokens/generated tokens.")
+        from servecheck.plan import GETTING_TO_KNOW
+
+        typer.echo(
+            "\nCosts are requests/prompt tokens/generated tokens of the scenario itself. A run asks about "
+            f"{GETTING_TO_KNOW} times more to get to know each server."
+        )
         if not words:
             typer.echo("By suite:\n")
             list_suites()

@@ -9,17 +9,29 @@ import typer
 
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder to write; must be empty or not exist.")]
 Suite = Annotated[str, typer.Option("--suite", help="smoke, standard, full, migration or demo.")]
-Feature = Annotated[list[str] | None, typer.Option("--feature", help="Only rows that match this id, group or glob.")]
+Feature = Annotated[
+    list[str] | None,
+    typer.Option("--feature", help="Only rows that match this id, group or glob, and these whole, whatever the suite."),
+]
 ScenarioPath = Annotated[
     list[Path] | None,
     typer.Option(
-        "--scenario", help="A scenario file or folder of your own, instead of the built-in ones; `builtin` names those."
+        "--scenario",
+        help="Your own scenarios, a file or folder: they always run; with --scenario builtin beside the built-in ones.",
     ),
 ]
 Trials = Annotated[int | None, typer.Option("--trials", min=1, max=100, help="Run every case so many times.")]
 ProfileName = Annotated[
     str | None,
     typer.Option("--profile", help="Judge by what an application needs: a name (servecheck list profiles) or a file."),
+]
+RunProfile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help="Run and judge by what an application needs: a name (servecheck list profiles) or a file; with --suite "
+        "its rows come to those of the suite.",
+    ),
 ]
 ExpectFile = Annotated[
     Path | None, typer.Option("--expect", help="Known deviations (servecheck expect writes them); exit code only.")
@@ -71,5 +83,7 @@ Bench = Annotated[
 Redact = Annotated[
     bool, typer.Option("--redact-bodies", help="Reports without what was sent and what came back; run.jsonl keeps it.")
 ]
-BudgetText = Annotated[str, typer.Option("--budget", help="Per endpoint, as requests=400,tokens=240000.")]
+BudgetText = Annotated[
+    str, typer.Option("--budget", help="Per endpoint, such as requests=400 or tokens=240000, or both with a comma.")
+]
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]

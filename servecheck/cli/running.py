@@ -31,9 +31,9 @@ from servecheck.cli.options import (
     HistoryFile,
     ModelFile,
     Out,
-    ProfileName,
     Quiet,
     Redact,
+    RunProfile,
     ScenarioPath,
     Seed,
     Suite,
@@ -77,7 +77,7 @@ def run(
     suite: Suite = "standard",
     feature: Feature = None,
     scenario: ScenarioPath = None,
-    profile: ProfileName = None,
+    profile: RunProfile = None,
     expect: ExpectFile = None,
     declared: Declared = None,
     history: HistoryFile = None,
@@ -135,9 +135,17 @@ def run(
         left = recording(recorded, [one.name for one in found]) if recorded is not None else None
         # Words that an earlier run has sent are in the server's prefix cache, and a right server would look wrong.
         settings = given.settings(suite, trials, deadline, wait_ready, allow, seed or secrets.token_hex(8))
-        if needs is not None and not feature and not _was_given(context, "suite"):
-            feature = given.rows_of(needs)
-        plan = given.plan(found, settings, feature, scenario, workload, traffic, recorded=left is not None)
+        plan = given.plan(
+            found,
+            settings,
+            feature,
+            scenario,
+            workload,
+            traffic,
+            recorded=left is not None,
+            needs=given.needs(needs, alone=not _was_given(context, "suite")),
+        )
+        telling.say_doubts(plan, limits)
         telling.say_formats(plan, quiet=quiet or as_json)
         telling.say_workload(plan, quiet=quiet or as_json or dry_run)
     given.of_this_run(framed, [each.name for each in plan.endpoints])

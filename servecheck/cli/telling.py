@@ -14,6 +14,7 @@ from servecheck.cli import exits, given
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from servecheck.budget import Budget
     from servecheck.expectations import Expectation
     from servecheck.plan import Plan
     from servecheck.report.data import RunReport
@@ -34,6 +35,15 @@ def say_formats(plan: Plan, *, quiet: bool) -> None:
             say(f"warning: {line}", quiet=quiet)
 
 
+def say_doubts(plan: Plan, limits: Budget) -> None:
+    """Say what was meant and is left out, and an endpoint that is compared with itself; whoever asked for quiet too."""
+    from servecheck import selection
+    from servecheck.endpoints import same_twice
+
+    for line in (*same_twice(plan.endpoints), *selection.left_out(plan, given.probes(), limits)):
+        say(f"warning: {line}", quiet=False)
+
+
 def say_workload(plan: Plan, *, quiet: bool) -> None:
     """Say what a workload asks for, and what of it cannot be asked."""
     if plan.workload is not None:
@@ -52,7 +62,10 @@ def say_expected(expected: Sequence[Expectation] | None, names: Sequence[str], *
 
 def print_plan(plan: Plan) -> None:
     """Print what a run would do; for --dry-run."""
-    typer.echo(f"suite {plan.settings.suite}: {len(plan.scenarios)} scenarios on {len(plan.endpoints)} endpoint(s)")
+    from servecheck import selection
+
+    for line in selection.chosen(plan):
+        typer.echo(line)
     for scenario in plan.scenarios:
         typer.echo(f"  {scenario.feature:34} {scenario.id}")
     for line in plan.workload.lines() if plan.workload is not None else ():
@@ -74,9 +87,9 @@ def cost(plan: Plan) -> str:
     """Return what a plan costs, as a sentence."""
     estimate = plan.estimate
     return (
-        f"per endpoint about {estimate.requests} requests, {estimate.prompt_tokens} prompt and "
-        f"{estimate.output_tokens} generated tokens; up to three times that where a check does not hold "
-        "and is looked at again"
+        f"per endpoint about {estimate.requests} requests ({estimate.beside} of them to know the server and that it is "
+        f"well), {estimate.prompt_tokens} prompt and {estimate.output_tokens} generated tokens; up to three times that "
+        "where a check does not hold and is looked at again"
     )
 
 

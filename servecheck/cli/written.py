@@ -39,8 +39,10 @@ def lint(paths: Paths) -> None:
     problems = find_problems(paths, probes=given.probes(), features=features.BY_ID)
     for problem in problems:
         typer.echo(str(problem))
-    typer.echo(f"{len(problems)} problem(s)" if problems else "no problems", err=True)
-    raise typer.Exit(exits.EXIT_USAGE if problems else 0)
+    wrong = [problem for problem in problems if not problem.warning]
+    warnings = f", {len(problems) - len(wrong)} warning(s)" if len(wrong) < len(problems) else ""
+    typer.echo((f"{len(wrong)} problem(s)" if wrong else "no problems") + warnings, err=True)
+    raise typer.Exit(exits.EXIT_USAGE if wrong else 0)
 
 
 def init(
@@ -50,14 +52,21 @@ def init(
         str | None, typer.Option("--action", help="OWNER/REPOSITORY@COMMIT of the action that the workflow uses.")
     ] = None,
 ) -> None:
-    """Write a starter endpoints file, scenario and expectations, and a workflow; never over a file that is there."""
+    """Write a starter endpoints file, scenario and expectations, and a workflow: those that are not there yet."""
     from servecheck import init as starting
 
     if action is not None and not github:
         raise UsageError("--action is for the workflow, which only --github writes")
     chosen = action if action is not None else starting.ACTION
     texts = starting.starter(github=github, action=chosen)
-    starting.write(folder, texts)
+    try:
+        new = starting.write(folder, texts)
+    except UsageError as error:
+        if action is not None and (folder / starting.WORKFLOW).exists():
+            raise UsageError(f"{error}; {starting.other_action(folder)}") from error
+        raise
     for name in texts:
-        typer.echo(f"wrote {folder / name}")
+        typer.echo(f"{'wrote' if name in new else 'kept '} {folder / name}")
+    if action is not None and starting.WORKFLOW not in new:
+        typer.echo(starting.other_action(folder))
     typer.echo(f"next:\n{starting.next_steps(folder, github=github, action=chosen)}")

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from servecheck import yamlfile
 from servecheck.errors import Problem
+from servecheck.formats.names import builtin, of, table
 from servecheck.identify import precision_in_name
 from servecheck.model import Endpoint, Fingerprint
 from servecheck.schema.formats_v1 import FormatsV1, StackFormatsV1
 from servecheck.stacks import Stack, named, stack_of
 
-__all__ = ["Precision", "before", "builtin", "in_config", "of", "problems_of", "said_of", "seen", "table", "warning"]
+__all__ = [
+    "Precision",
+    "before",
+    "builtin",
+    "in_config",
+    "known_of",
+    "of",
+    "problems_of",
+    "said_of",
+    "seen",
+    "table",
+    "warning",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,18 +35,6 @@ class Precision:
 
     name: str
     source: str
-
-
-def builtin() -> tuple[Path, ...]:
-    """Return the files of the table, by name."""
-    return tuple(sorted(Path(__file__).parent.glob("*.yaml")))
-
-
-@functools.cache
-def table() -> FormatsV1:
-    """Return the table. Raises :class:`ScenarioError` where its file has problems."""
-    (path,) = builtin()
-    return yamlfile.validate(path, FormatsV1)
 
 
 def problems_of(document: yamlfile.Document) -> list[Problem]:
@@ -85,19 +83,6 @@ def said_of(known: Fingerprint) -> Precision | None:
     return Precision(name=found, source="the model's name, which proves nothing") if found else None
 
 
-def of(name: str) -> str | None:
-    """Return the id of the format that goes by a name, ``None`` where none does; versions of GGUF are one format."""
-    wanted = name.strip().lower()
-    for format_, each in table().formats.items():
-        if wanted == format_ or wanted in each.names:
-            return format_
-    if re.match(r"i?q[1-8]_|gguf", wanted):
-        return "gguf"
-    # gptq-int4 and the like: the family stands first.
-    family = re.split(r"[-_. ]", wanted, maxsplit=1)[0]
-    return None if family == wanted else of(family)
-
-
 # --------------------------------------------------------------------------- warnings
 
 
@@ -120,6 +105,17 @@ def warning(precision: Precision, stack: Stack) -> str | None:
         return f"{title} on {listed.title}{note} ({_source(listed)})" if note else None
     rest = f" {listed.note[0].upper()}{listed.note[1:]}." if listed.note else ""
     return f"{said} is not among the formats that {listed.title} loads{note} ({_source(listed)}).{rest}"
+
+
+def known_of(precision: Precision, stack: Stack) -> str:
+    """Return what is known of a format on a stack for whoever asks: a warning, that it loads, or that nothing is."""
+    found, listed = warning(precision, stack), table().stacks.get(stack.id)
+    if found is not None:
+        return found
+    said = f"{precision.name} ({precision.source})"
+    if listed is None or listed.loads is None:
+        return f"{said}: nothing is known of this format on {stack.id}"
+    return f"{said} is among the formats that {listed.title} loads ({_source(listed)})"
 
 
 def _source(listed: StackFormatsV1) -> str:

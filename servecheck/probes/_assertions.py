@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import jsonschema
@@ -14,6 +14,7 @@ from referencing.exceptions import Unresolvable
 from servecheck.model import Json
 from servecheck.plainwords import Complaint, Key, suggest
 from servecheck.read.instance import is_readable, validator
+from servecheck.read.slips import impossible
 from servecheck.read.text import quote
 
 __all__ = ["Fault", "fault_of", "objections"]
@@ -104,6 +105,8 @@ def objections(schema: Json, at: Key) -> Iterator[Complaint]:
             yield Complaint(at=at + tuple(wrong.absolute_path), message=f"no JSON Schema: {_words(wrong)}")
         return
     yield from _unreadable(schema, at)
+    for each in impossible(schema):
+        yield replace(each, at=(*at, *each.at))
     for place, part in _schemas(schema, at):
         reference = part.get("$ref") if isinstance(part, dict) else None
         if isinstance(reference, str) and not _resolves(schema, reference):

@@ -16,14 +16,17 @@ from servecheck.read.metrics import Metrics, metrics, moved
 from servecheck.read.text import dig, number, parse
 
 __all__ = [
+    "HEADER",
     "LONGEST_BLOCK",
     "answered_sides",
+    "asks_header",
     "best",
     "block_of",
     "cached_in",
     "counted",
     "counted_between",
     "fitting",
+    "header",
     "hit",
     "is_off",
     "miss",
@@ -49,6 +52,12 @@ _COUNTERS = (
 )
 """Series of cached tokens, each with the series of all prompt tokens that goes with it."""
 _FIRST = "0"
+HEADER = "header"
+"""The side that shows how long a chat template's own beginning can be at the most, where a miss was none.
+
+A template's beginning (a date, a system message of its own, how tools are to be called) was computed for whoever asked
+before. It cannot be longer than the whole prompt of a short request whose words are new.
+"""
 _LATE, _LATE_READS = 0.5, 5  # engines add a request to their counters up to a second after its reply
 _FEWEST = 128
 _TAIL = 32  # tokens at the end of the prompt that are not shared
@@ -105,14 +114,25 @@ async def send(session: Session, sides: Sequence[str], side: str, body: dict[str
 # --------------------------------------------------------------------------- what is read
 
 
-def hit(tokens: int) -> float:
-    """Return how many cached tokens of a prompt are a hit: half of it."""
-    return max(tokens / 2, 1)
+def header(transcript: Transcript, step: str = HEADER) -> int:
+    """Return the tokens of the short request, 0 where none was needed."""
+    return prompt_tokens(transcript, step)
 
 
-def miss(tokens: int) -> float:
-    """Return up to how many cached tokens a prompt is a miss: some engines count the chat header on every one."""
-    return max(64, tokens / 10)
+def asks_header(transcript: Transcript, side: str, cached: int) -> bool:
+    """Tell whether more came from the cache than a side whose words were new can have got without a long template."""
+    total = prompt_tokens(transcript, side)
+    return bool(total) and cached > miss(total)
+
+
+def hit(tokens: int, header: int = 0) -> float:
+    """Return how many cached tokens of a prompt are a hit: what a template adds to all, and half of the rest."""
+    return max((tokens + min(header, tokens)) / 2, 1)
+
+
+def miss(tokens: int, header: int = 0) -> float:
+    """Return up to how many cached tokens a prompt is a miss: what a template adds to all was computed for others."""
+    return max(64, tokens / 10, header)
 
 
 def is_off(fingerprint: Fingerprint) -> bool:
@@ -120,10 +140,10 @@ def is_off(fingerprint: Fingerprint) -> bool:
     return fingerprint.value("prefix_caching") == "False"
 
 
-def too_short(fingerprint: Fingerprint, tokens: int) -> int:
+def too_short(fingerprint: Fingerprint, tokens: int, header: int = 0) -> int:
     """Return the block size that makes a hit impossible for a prompt of so many tokens, 0 where one is possible."""
     block = block_of(fingerprint)
-    return block if block and (tokens - _TAIL) // block * block < hit(tokens) else 0
+    return block if block and (tokens - _TAIL) // block * block < hit(tokens, header) else 0
 
 
 def prompt_tokens(transcript: Transcript, side: str) -> int:
@@ -218,7 +238,7 @@ def reads_of(transcript: Transcript, sides: Sequence[str], first: str = _FIRST) 
 
 
 def best(
-    transcript: Transcript, sides: Sequence[str], warm: str, first: str = _FIRST
+    transcript: Transcript, sides: Sequence[str], warm: str, first: str = _FIRST, header: int = 0
 ) -> tuple[dict[str, int], str] | None:
     """Return the cached tokens of each side by the best evidence, and what says so; ``None`` where nothing does.
 
@@ -226,7 +246,7 @@ def best(
     for what it does not know.
     """
     told, moves = reported(transcript, sides), counted(transcript, sides, first)
-    wanted = hit(prompt_tokens(transcript, warm))
+    wanted = hit(prompt_tokens(transcript, warm), header)
     if moves is not None and (told is None or told.get(warm, 0) < wanted <= moves.get(warm, 0)):
         lie = "" if told is None else f"usage reports {told.get(warm, 0)} cached tokens, but "
         return moves, f"{lie}the server's counter moved by"

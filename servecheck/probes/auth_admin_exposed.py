@@ -70,5 +70,6 @@ PROBE = Probe(
     params=Params,
     drive=drive,
     judge=judge,
+    steady=True,
     requests=1,
 )

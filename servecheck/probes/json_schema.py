@@ -17,11 +17,12 @@ than the greedy, the sampled and the bare one together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import Field
 
 from servecheck.model import Check, Finding, Json, Level, Transcript
+from servecheck.plainwords import Complaint
 from servecheck.probe import Params, Probe, Session
 from servecheck.probes._findings import Part
 from servecheck.probes._schemas import (
@@ -38,6 +39,7 @@ from servecheck.probes._schemas import (
 )
 from servecheck.probes._steps import reply_at
 from servecheck.read import reply
+from servecheck.read.slips import wrong_with
 from servecheck.read.text import dig, parse, quote
 
 __all__ = ["PROBE"]
@@ -65,6 +67,11 @@ class JsonSchemaParams(Params):
         description="The schema. The text `$nonce` stands for a random word that is new in every request.",
     )
     max_tokens: int = Field(default=96, ge=16, le=4096, description="Room for the answer; 25 to 40 tokens are used.")
+
+
+def object_to(params: JsonSchemaParams) -> Iterable[Complaint]:
+    """Return what makes the schema one that says nothing about a server, or most likely not what was meant."""
+    return wrong_with(params.answer_schema, ("answer_schema",))  # type: ignore[arg-type]
 
 
 async def drive(session: Session, params: JsonSchemaParams, _: Transcript | None) -> None:
@@ -166,6 +173,7 @@ PROBE = Probe(
     ),
     params=JsonSchemaParams,
     drive=drive,
+    object_to=object_to,
     judge=judge,
     requests=5,
     prompt_tokens=220,

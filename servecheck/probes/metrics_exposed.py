@@ -61,7 +61,7 @@ async def drive(session: Session, params: MetricsExposedParams, _: Transcript | 
     if before.status != 200:
         return
     path, body = canary.request(session.endpoint.kind or "chat")
-    body = dict(body)
+    body = _new(body, session.unseen())
     if "max_tokens" in body:
         body["max_tokens"] = params.max_tokens
     await session.post("answer", path, body)
@@ -75,9 +75,21 @@ async def drive(session: Session, params: MetricsExposedParams, _: Transcript | 
         await _leave(session)
 
 
+def _new(body: dict[str, Json], word: str) -> dict[str, Json]:
+    """Return a plain request with a word that nobody has sent: a gateway's cache of replies computes nothing twice."""
+    messages: Json = [{"role": "user", "content": f"What is the capital of France? ({word})"}]
+    new: dict[str, Json] = {
+        "messages": messages,
+        "prompt": f"{word}. The capital of France is",
+        "input": f"The quick brown fox {word}.",
+        "query": f"A quick fox {word}.",
+    }
+    return {key: new.get(key, value) for key, value in body.items()}
+
+
 async def _leave(session: Session) -> None:
     """Hang up on a stream, and read until it is counted."""
-    messages: Json = [{"role": "user", "content": "Tell me a long story about a lighthouse."}]
+    messages: Json = [{"role": "user", "content": f"Tell me a long story about a lighthouse. ({session.unseen()})"}]
     body: Json = {"messages": messages, "max_tokens": _LEFT_TOKENS, "stream": True}
     await session.abort_after("left", "/chat/completions", body, events=3)
     for number, seconds in enumerate(_WAITS, start=1):

@@ -1,7 +1,8 @@
 """Each turn of an agent's conversation reuses what the turns before it computed.
 
 What it does: plays four turns of an agent: a long system message that begins with a random word, two tools, a tool call
-with its result, and from the third turn on a schema for the answer. Each turn sends the whole history and one message
+with its result, and from the third turn on a schema for the answer. The tools begin with the random word too, since
+many templates write them before the system message. Each turn sends the whole history and one message
 more, as agents do. At least half of the prompt of the turn before must come from the cache; the first turn, whose
 beginning nobody has sent before, must not. Where turns are not reused, or tools are refused, the same conversation is
 held once more without tools and schema: it tells which of them is in the way.
@@ -63,18 +64,20 @@ def _tool(name: str, about: str, key: str) -> Json:
     return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
 
 
-_TOOLS: Json = [
-    _tool("look_up_word", "Look up what a word means.", "word"),
-    _tool("save_note", "Save a note for later.", "text"),
-]
+def _tools(word: str) -> list[Json]:
+    """Return two tools that nobody has listed before, whichever of their keys and of them a template writes first."""
+    return [
+        _tool(f"{word}_look_up", f"{word}: look up what a word means.", "word"),
+        _tool(f"{word}_save_note", f"{word}: save a note for later.", "text"),
+    ]
 
 
-def _history(kind: str, system: str, turn: int) -> list[Json]:
+def _history(kind: str, word: str, system: str, turn: int) -> list[Json]:
     """Return the messages of a turn; each begins with all those of the turn before."""
     messages: list[Json] = [{"role": "system", "content": system}, {"role": "user", "content": _USERS[0]}]
     for place in range(turn - 1):
         if place == 0 and kind == "agent":
-            call: Json = {"name": "look_up_word", "arguments": '{"word": "harbour"}'}
+            call: Json = {"name": f"{word}_look_up", "arguments": '{"word": "harbour"}'}
             calls: Json = [{"id": "call_harbour1", "type": "function", "function": call}]
             messages.append({"role": "assistant", "content": "", "tool_calls": calls})
             messages.append({"role": "tool", "tool_call_id": "call_harbour1", "content": "a place for ships"})
@@ -94,21 +97,47 @@ async def drive(session: Session, params: PrefixCacheConversationParams, _: Tran
     for kind in _KINDS:
         if kind == "plain" and not _needs_control(session.transcript):
             return
-        system = prefix.prompt(session.nonce(), words, "You help with these words. Answer briefly.")
+        word = session.unseen()
+        system = prefix.prompt(word, words, "You help with these words. Answer briefly.")
         await prefix.start_counting(session, kind)
         with_schema = kind == "agent"
         for turn, side in enumerate(_sides(kind), start=1):
-            body: dict[str, Json] = {"messages": _history(kind, system, turn), "max_tokens": 1, "temperature": 0}
+            if turn == 2 and _needs_header(session.transcript, kind):
+                short = _short(kind, session.unseen()) | prefix.telling(known)
+                await prefix.send(session, _asked(kind), _header_step(kind), short, first=kind)
+            body: dict[str, Json] = {"messages": _history(kind, word, system, turn), "max_tokens": 1, "temperature": 0}
             body |= prefix.telling(known)
             if kind == "agent":
-                body["tools"] = _TOOLS
+                body["tools"] = _tools(word)
             shaped = body | ({"response_format": response_format(_ANSWER)} if turn >= _SCHEMA_FROM else {})
-            await prefix.send(session, _sides(kind), side, shaped if with_schema else body, first=kind)
+            await prefix.send(session, _asked(kind), side, shaped if with_schema else body, first=kind)
             if with_schema and shaped is not body and not answer_at(session.transcript, side):
                 with_schema = False  # a schema beside tools is refused here and there; what it does alone is known
-                await prefix.send(session, _sides(kind), side, body, first=kind)
+                await prefix.send(session, _asked(kind), side, body, first=kind)
             if not answer_at(session.transcript, side):
                 break
+
+
+def _short(kind: str, word: str) -> dict[str, Json]:
+    """Return a first turn with other words and of no length."""
+    messages: Json = [{"role": "system", "content": word}, {"role": "user", "content": _USERS[0]}]
+    body: dict[str, Json] = {"messages": messages, "max_tokens": 1, "temperature": 0}
+    return body | ({"tools": _tools(word)[:1]} if kind == "agent" else {})
+
+
+def _header_step(kind: str) -> str:
+    return f"{kind}-{prefix.HEADER}"
+
+
+def _asked(kind: str) -> tuple[str, ...]:
+    """Return all that may be asked of a kind, in order."""
+    first, *later = _sides(kind)
+    return (first, _header_step(kind), *later)
+
+
+def _needs_header(transcript: Transcript, kind: str) -> bool:
+    first, best = _sides(kind)[0], _best(transcript, kind)
+    return best is not None and prefix.asks_header(transcript, first, best[0][first])
 
 
 def _needs_control(transcript: Transcript) -> bool:
@@ -122,16 +151,18 @@ def _needs_control(transcript: Transcript) -> bool:
 
 
 def _best(transcript: Transcript, kind: str) -> tuple[dict[str, int], str] | None:
-    return prefix.best(transcript, _sides(kind), _sides(kind)[1], first=kind)
+    header = prefix.header(transcript, _header_step(kind))
+    asked = prefix.answered_sides(transcript, _asked(kind))
+    return prefix.best(transcript, asked, _sides(kind)[1], first=kind, header=header)
 
 
 def _again(transcript: Transcript, kind: str, cached: dict[str, int]) -> list[str]:
     """Return the turns of which less than half of the last turn's prompt came from the cache."""
-    sides = _sides(kind)
+    sides, header = _sides(kind), prefix.header(transcript, _header_step(kind))
     return [
         side
         for before, side in itertools.pairwise(sides)
-        if cached[side] < prefix.hit(prefix.prompt_tokens(transcript, before))
+        if cached[side] < prefix.hit(prefix.prompt_tokens(transcript, before), header)
     ]
 
 
@@ -182,7 +213,7 @@ def _said(
     figures = {f"cached_turn_{turn}_tokens": cached[side] for turn, side in enumerate(sides, start=1)}
     seen = [exchange for side in sides if (exchange := transcript.get(side)) is not None]
     if "counter" in says:
-        seen += prefix.reads_of(transcript, sides, first=kind)
+        seen += prefix.reads_of(transcript, _asked(kind), first=kind)
     return f"{says} {listed} tokens cached in turns 1 to {_TURNS}", figures, seen
 
 
@@ -191,14 +222,14 @@ def _turns(transcript: Transcript, kind: str, cached: dict[str, int], says: str,
     said, figures, seen = _said(transcript, kind, cached, says)
     said += note
     again = _again(transcript, kind, cached)
-    first = prefix.prompt_tokens(transcript, sides[0])
+    first, header = prefix.prompt_tokens(transcript, sides[0]), prefix.header(transcript, _header_step(kind))
     if not first:
         yield _PART.undetermined(_EACH, f"{said}, but not how long the prompts are", *seen, **figures)
     elif not again:
         yield _PART.held(_EACH, said, *seen, **figures)
     elif prefix.is_off(transcript.fingerprint):
         yield _PART.refused(_EACH, f"{said}; the server says that its prefix cache is off", *seen, **figures)
-    elif block := prefix.too_short(transcript.fingerprint, first):
+    elif block := prefix.too_short(transcript.fingerprint, first, header):
         why = f"{said}; its cache keeps whole blocks of {block} tokens, and the prompts are too short for that"
         yield _PART.undetermined(_EACH, why, *seen, **figures)
     elif len(again) == len(sides) - 1:
@@ -206,7 +237,7 @@ def _turns(transcript: Transcript, kind: str, cached: dict[str, int], says: str,
     else:
         turns = ", ".join(side.rpartition("-")[2] for side in again)
         yield _PART.violated(_EACH, f"{said}: turn {turns} is computed again", *seen, **figures)
-    if cached[sides[0]] > prefix.miss(first):
+    if cached[sides[0]] > prefix.miss(first, header):
         why = f"{said}: a conversation that nobody began before cannot be cached"
         yield _PART.violated(_FIRST, why, *seen, **figures)
     else:

@@ -62,7 +62,7 @@ async def drive(session: Session, params: PrefixCacheCorrectParams, _: Transcrip
     """Two prompts twice each; the first one's beginning with another end, with a salt and without."""
     known = session.fingerprint
     words = prefix.fitting(known, max(params.words, prefix.two_blocks(known)))
-    first, second, salt = session.nonce(), session.nonce(), session.nonce()
+    first, second, salt = session.unseen(), session.unseen(), session.unseen()
     end = f"{filler(48, 9)}. {_QUESTIONS[1]}"
     texts = {
         "cold-1": prefix.prompt(first, words, _QUESTIONS[0]),

@@ -29,7 +29,10 @@ __all__ = ["PROBE"]
 _SOURCE = "https://docs.vllm.ai/en/latest/design/prefix_caching/"
 _PART = Part()
 _APART, _SHARES = "other-salt-does-not-hit", "same-salt-hits"
-_FIRST, _SAME, _OTHER, _NONE, _AGAIN = _SIDES = ("first", "same-salt", "other-salt", "no-salt", "no-salt-again")
+_FIRST, _SAME, _OTHER, _NONE, _, _AGAIN = _SIDES = (
+    *("first", "same-salt", "other-salt", "no-salt"),
+    *(prefix.HEADER, "no-salt-again"),
+)
 _NEEDED = _SIDES[:4]
 
 
@@ -48,14 +51,17 @@ async def drive(session: Session, params: PrefixCacheIsolationParams, _: Transcr
     """One salt twice, another, none; none again where the first did not hit."""
     known = session.fingerprint
     words = prefix.fitting(known, max(params.words, prefix.two_blocks(known)))
-    text = prefix.prompt(session.nonce(), words, "Which word came first?")
-    mine, others = session.nonce(24), session.nonce(24)
+    text = prefix.prompt(session.unseen(), words, "Which word came first?")
+    mine, others = session.unseen(24), session.unseen(24)
     salts = {_FIRST: mine, _SAME: mine, _OTHER: others}
     await prefix.start_counting(session)
     for side in _SIDES:
+        if side == prefix.HEADER and not _needs_header(session.transcript):
+            continue
         if side == _AGAIN and not _misses(session.transcript):
             return
-        messages: Json = [{"role": "user", "content": text}]
+        said = prefix.prompt(session.unseen(), 0, "Say yes.") if side == prefix.HEADER else text
+        messages: Json = [{"role": "user", "content": said}]
         body: dict[str, Json] = {"messages": messages, "max_tokens": 1, "temperature": 0}
         body |= prefix.telling(known)
         if side in salts:
@@ -68,19 +74,27 @@ async def drive(session: Session, params: PrefixCacheIsolationParams, _: Transcr
 
 
 def _best(transcript: Transcript) -> tuple[dict[str, int], str] | None:
-    return prefix.best(transcript, prefix.answered_sides(transcript, _SIDES), _SAME)
+    sides = prefix.answered_sides(transcript, _SIDES)
+    return prefix.best(transcript, sides, _SAME, header=prefix.header(transcript))
+
+
+def _needs_header(transcript: Transcript) -> bool:
+    best = _best(transcript)
+    return best is not None and any(
+        prefix.asks_header(transcript, side, best[0].get(side, 0)) for side in (_FIRST, _OTHER, _NONE)
+    )
 
 
 def _misses(transcript: Transcript) -> bool:
     """Tell whether the same salt did not hit."""
     best, total = _best(transcript), prefix.prompt_tokens(transcript, _SAME)
-    return best is not None and best[0].get(_SAME, 0) < prefix.hit(total)
+    return best is not None and best[0].get(_SAME, 0) < prefix.hit(total, prefix.header(transcript))
 
 
 def judge(transcript: Transcript, _: PrefixCacheIsolationParams) -> Iterator[Finding]:
     """Judge who hits."""
     sides = prefix.answered_sides(transcript, _SIDES)
-    for side in (*_NEEDED, *sides[len(_NEEDED) :]):
+    for side in dict.fromkeys((*_NEEDED, *sides)):
         missing = _PART.unless_answered(_APART, reply_at(transcript, side), reply_at(transcript, "control"))
         if missing is not None:
             yield missing
@@ -98,18 +112,19 @@ def judge(transcript: Transcript, _: PrefixCacheIsolationParams) -> Iterator[Fin
     said = f"{says} {cached[_FIRST]} cached tokens under a new salt, {cached[_SAME]} under the same, "
     said += f"{cached[_OTHER]} under another and {cached[_NONE]} under none, of {total}"
     figures = {f"cached_{side.replace('-', '_')}_tokens": count for side, count in cached.items()}
-    hit = prefix.hit(total)
+    header = prefix.header(transcript)
+    hit, miss = prefix.hit(total, header), prefix.miss(total, header)
     if not total:
         yield _PART.undetermined(_APART, f"{said}, but not how long the prompt is", *seen, **figures)
-    elif cached[_FIRST] > prefix.miss(total):
+    elif cached[_FIRST] > miss:
         why = f"{said}: a prompt never seen before cannot be cached, so the numbers say nothing"
         yield _PART.undetermined(_APART, why, *seen, **figures)
-    elif cached[_OTHER] > prefix.miss(total):
+    elif cached[_OTHER] > miss:
         if cached[_SAME] >= hit:
             yield _PART.no_effect(_APART, f"{said}: the salt changes nothing", *seen, **figures)
         else:
             yield _PART.violated(_APART, f"{said}: another salt hits", *seen, **figures)
-    elif cached[_NONE] > prefix.miss(total):
+    elif cached[_NONE] > miss:
         yield _PART.violated(_APART, f"{said}: who sends no salt hits what was salted", *seen, **figures)
     elif cached[_SAME] >= hit:
         yield _PART.held(_APART, said, *seen, **figures)

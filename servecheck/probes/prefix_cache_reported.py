@@ -67,11 +67,12 @@ async def drive(session: Session, params: PrefixCacheReportedParams, _: Transcri
     known = session.fingerprint
     words = prefix.fitting(known, max(params.words, prefix.two_blocks(known)))
     for side in _SHORT:
-        await session.chat(side, _body(f"{session.nonce()} Say yes.", stream=False))
+        await session.chat(side, _body(f"{session.unseen()} Say yes.", stream=False))
     await session.metrics(_ENDS[0])
     for turn in _ROUNDS:
-        text = prefix.prompt(session.nonce(), words, "Which word came first?", 5 * turn)
-        for side in (_COLD[turn], _WARM[turn]):
+        word = session.unseen()
+        for side, question in ((_COLD[turn], "Which word came first?"), (_WARM[turn], "Which word came last?")):
+            text = prefix.prompt(word, words, question, 5 * turn)
             await session.chat(side, _body(text, stream=turn > 0) | prefix.telling(known))
             if answer_at(session.transcript, side) is None:
                 return
@@ -85,6 +86,10 @@ async def drive(session: Session, params: PrefixCacheReportedParams, _: Transcri
 def _moved(transcript: Transcript) -> int | None:
     total = sum(prefix.prompt_tokens(transcript, side) for side in (*_COLD, *_WARM))
     return prefix.counted_between(transcript, *_ENDS, total) if total else None
+
+
+def _header(transcript: Transcript) -> int:
+    return prefix.header(transcript, _SHORT[0])
 
 
 def _in_usage(transcript: Transcript, side: str) -> int | None:
@@ -161,7 +166,8 @@ def _unreported(transcript: Transcript, seen: list[Exchange]) -> Finding:
     told = answer_at(transcript, _WARM[0])
     in_details = prefix.cached_in(told) if told is not None else None
     reads = [exchange for step in _ENDS if (exchange := transcript.get(step)) is not None]
-    if moved is not None and moved >= prefix.hit(total):
+    headers = len(_ROUNDS) * _header(transcript)
+    if moved is not None and moved - headers >= prefix.hit(total, headers):
         how = f"the server's counter moved by {moved} cached tokens"
     elif in_details:
         how = f"the reply's own details tell of {in_details} cached tokens"
@@ -182,7 +188,7 @@ def _true(transcript: Transcript, seen: list[Exchange]) -> Finding:
     for place, total in enumerate(totals):
         if total and max(cold[place], warm[place] or 0) > total:
             return _PART.violated(_TRUE, f"{said}, of {total}: more than there is", *seen, **figures)
-        if total and cold[place] > prefix.miss(total):
+        if total and cold[place] > prefix.miss(total, _header(transcript)):
             why = f"{said}, of {total}: a prompt never seen before cannot be cached"
             return _PART.violated(_TRUE, why, *seen, **figures)
     told = sum(cold) + sum(count or 0 for count in warm)
@@ -195,7 +201,7 @@ def _true(transcript: Transcript, seen: list[Exchange]) -> Finding:
             return _PART.violated(_TRUE, f"{why}: one of them is wrong", *seen, *reads, **figures)
         return _PART.held(_TRUE, why, *seen, *reads, **figures)
     hits = [
-        count is not None and total > 0 and count >= prefix.hit(total)
+        count is not None and total > 0 and count >= prefix.hit(total, _header(transcript))
         for count, total in zip(warm, totals, strict=True)
     ]
     if all(hits) and (slow := _is_no_faster(transcript)):

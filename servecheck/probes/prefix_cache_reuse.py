@@ -38,9 +38,10 @@ _PART = Part()
 _REUSED, _CONTROL, _EVERY = "same-prefix-is-reused", "other-prefix-is-not-reused", "every-try-is-reused"
 _SIDES = ("cold", "warm", "other")
 _AGAIN = ("again-1", "again-2", "again-3")
-_ALL = (*_SIDES, *_AGAIN)
+_ALL = ("cold", prefix.HEADER, "warm", "other", *_AGAIN)
 _QUESTIONS = {
     "cold": "Which word came first?",
+    prefix.HEADER: "Say yes.",
     "warm": "Is there a colour among these words?",
     "other": "Is there a colour among these words?",
     "again-1": "Is there a season among these words?",
@@ -75,18 +76,21 @@ async def drive(session: Session, params: PrefixCacheReuseParams, _: Transcript 
     """Cold, warm, other, with counters around them; again where warm missed; timed rounds where nothing is told."""
     known = session.fingerprint
     words = prefix.fitting(known, max(params.words, prefix.two_blocks(known)))
-    mine, others = session.nonce(), session.nonce()
+    mine, others = session.unseen(), session.unseen()
     await prefix.start_counting(session)
-    leads = {side: others if side == "other" else mine for side in _ALL}
+    leads = {side: others if side == "other" else mine for side in _ALL} | {prefix.HEADER: session.unseen()}
     for side in _ALL:
+        if side == prefix.HEADER and not _needs_header(session.transcript):
+            continue
         if side in _AGAIN and not _missed(session.transcript):
             break
-        body = _body(leads[side], words, _QUESTIONS[side], stream=False) | prefix.telling(known)
+        long = 0 if side == prefix.HEADER else words
+        body = _body(leads[side], long, _QUESTIONS[side], stream=False) | prefix.telling(known)
         await prefix.send(session, _ALL, side, body)
     if _best(session.transcript) is None:
         long = prefix.fitting(known, max(words, _TIMED_WORDS))
         for turn in range(_ROUNDS):
-            mine, others = session.nonce(), session.nonce()
+            mine, others = session.unseen(), session.unseen()
             for side, lead in zip(_SIDES, (mine, mine, others), strict=True):
                 # Other words each time, else a cache that is shared by all prompts would make the cold one warm too.
                 body = _body(lead, long, _QUESTIONS[side], stream=True, shift=5 * turn + 3)
@@ -95,23 +99,30 @@ async def drive(session: Session, params: PrefixCacheReuseParams, _: Transcript 
 
 def _best(transcript: Transcript) -> tuple[dict[str, int], str] | None:
     """Return the cached tokens of each side by the best evidence, and what says so; ``None`` where nothing does."""
-    return prefix.best(transcript, prefix.answered_sides(transcript, _ALL), "warm")
+    sides = prefix.answered_sides(transcript, _ALL)
+    return prefix.best(transcript, sides, "warm", header=prefix.header(transcript))
+
+
+def _needs_header(transcript: Transcript) -> bool:
+    best = _best(transcript)
+    return best is not None and prefix.asks_header(transcript, "cold", best[0]["cold"])
 
 
 def _missed(transcript: Transcript) -> bool:
     """Tell whether the warm prompt was computed again although the control was not cached either."""
     best = _best(transcript)
     total = prefix.prompt_tokens(transcript, "warm")
-    if best is None or not total or prefix.too_short(transcript.fingerprint, total):
+    header = prefix.header(transcript)
+    if best is None or not total or prefix.too_short(transcript.fingerprint, total, header):
         return False
     cached = best[0]
-    return cached["warm"] < prefix.hit(total) and not prefix.is_off(transcript.fingerprint)
+    return cached["warm"] < prefix.hit(total, header) and not prefix.is_off(transcript.fingerprint)
 
 
 def judge(transcript: Transcript, _: PrefixCacheReuseParams) -> Iterator[Finding]:
     """Judge by the best evidence there is."""
     sides = prefix.answered_sides(transcript, _ALL)
-    for side in (*_SIDES, *sides[len(_SIDES) :]):
+    for side in dict.fromkeys((*_SIDES, *sides)):
         exchange = transcript.get(side)
         missing = _PART.unless_answered(_REUSED, reply.chat(exchange) if exchange is not None else None)
         if missing is not None:
@@ -130,7 +141,8 @@ def judge(transcript: Transcript, _: PrefixCacheReuseParams) -> Iterator[Finding
 
 def _by_tokens(transcript: Transcript, cached: dict[str, int], says: str, seen: list[Exchange]) -> Iterator[Finding]:
     total = prefix.prompt_tokens(transcript, "warm")
-    hit, miss = prefix.hit(total), prefix.miss(total)
+    header = prefix.header(transcript)
+    hit, miss = prefix.hit(total, header), prefix.miss(total, header)
     figures = {f"cached_{side}_tokens": count for side, count in cached.items()} | {"prompt_tokens": total}
     said = f"{says} {cached['cold']} cached tokens cold, {cached['warm']} warm, {cached['other']} behind another word"
     said += f", of {total}"
@@ -162,7 +174,7 @@ def _not_reused(
     """Judge a prompt that was computed again: switched off, too short to tell, or not reused."""
     if prefix.is_off(transcript.fingerprint):
         return _PART.refused(_REUSED, f"{said}; the server says that its prefix cache is off", *seen, **figures)
-    if block := prefix.too_short(transcript.fingerprint, total):
+    if block := prefix.too_short(transcript.fingerprint, total, prefix.header(transcript)):
         why = f"{said}; its cache keeps whole blocks of {block} tokens, and the prompt is too short for that"
         return _PART.undetermined(_REUSED, why, *seen, **figures)
     return _PART.no_effect(_REUSED, f"{said}: computed again", *seen, **figures)

@@ -65,15 +65,19 @@ class StreamingCancelParams(Params):
 
 async def drive(session: Session, params: StreamingCancelParams, _: Transcript | None) -> None:
     """Speed, then leave a stream and a whole reply; each is watched before, during and after."""
-    messages: Json = [{"role": "user", "content": params.prompt}]
-    body: dict[str, Json] = {"messages": messages, "temperature": 0, "ignore_eos": True}
-    first = await session.chat("before-1", {**body, "max_tokens": _SHORT_TOKENS})
+    body: dict[str, Json] = {"temperature": 0, "ignore_eos": True}
+
+    def new(**more: Json) -> dict[str, Json]:
+        # No two are the same: a gateway's cache of replies would answer the second at once.
+        return {"messages": [{"role": "user", "content": f"{params.prompt} ({session.unseen()})"}], **body, **more}
+
+    first = await session.chat("before-1", new(max_tokens=_SHORT_TOKENS))
     if isinstance(reply.chat(first), reply.Refusal):
         del body["ignore_eos"]
-        first = await session.chat("before-1", {**body, "max_tokens": _SHORT_TOKENS})
+        first = await session.chat("before-1", new(max_tokens=_SHORT_TOKENS))
     if not isinstance(reply.chat(first), reply.Answer):
         return
-    await session.chat("before-2", {**body, "max_tokens": _SHORT_TOKENS})
+    await session.chat("before-2", new(max_tokens=_SHORT_TOKENS))
     rate = _rate(session.transcript) or 1.0
     events = min(max(round(rate * _RUN_BEFORE_HANGING_UP), 3), 300)
     room = session.fingerprint.value("max_model_len")
@@ -81,17 +85,18 @@ async def drive(session: Session, params: StreamingCancelParams, _: Transcript |
     tokens = min(max(events + math.ceil(rate * _STILL_TO_RUN), 64), most)
     source = await find_source(session)
     for mode in _MODES:
-        long: dict[str, Json] = {**body, "max_tokens": tokens, "stream": mode is Mode.STREAM}
+        long = new(max_tokens=tokens, stream=mode is Mode.STREAM)
         fell = await _leave(session, mode, long, events, source)
-        await session.chat(f"{mode}-next", {**body, "max_tokens": _SHORT_TOKENS})
+        await session.chat(f"{mode}-next", new(max_tokens=_SHORT_TOKENS))
         if source and not fell:
             await _settle(session, mode, source, seconds=2 * tokens / rate)
-    left: dict[str, Json] = {**body, "max_tokens": min(tokens, 64 + math.ceil(rate * _OWN_SECONDS)), "stream": True}
+    room_left = min(tokens, 64 + math.ceil(rate * _OWN_SECONDS))
     for place in range(1, _OWN_ROUNDS + 1):
         if _not_its_own(session.transcript):
             return
+        left = new(max_tokens=room_left, stream=True)
         await _abort(session, f"own-left-{place}", left, seconds=60.0, events=_OWN_EVENTS)
-        await session.chat(f"own-next-{place}", {**body, "max_tokens": _SHORT_TOKENS})
+        await session.chat(f"own-next-{place}", new(max_tokens=_SHORT_TOKENS))
 
 
 async def _leave(session: Session, mode: Mode, long: dict[str, Json], events: int, source: str) -> bool:

@@ -28,6 +28,7 @@ from servecheck.probes._schemas import PULL_AWAY, ROOM_TO_THINK, latest, looks_l
 from servecheck.probes._steps import reply_at, sent
 from servecheck.read import reply
 from servecheck.read.schemas import breach, broken_keyword, fault_in_schema, unreadable_patterns, untried
+from servecheck.read.slips import slips
 from servecheck.read.text import quote
 
 __all__ = ["PROBE", "WorkloadSchemaParams"]
@@ -210,6 +211,7 @@ PROBE = Probe(
     ),
     params=WorkloadSchemaParams,
     drive=drive,
+    object_to=lambda params: slips(_schema(params), ("answer_schema",)),
     judge=judge,
     per_item=True,
     requests=4,

@@ -28,6 +28,7 @@ from servecheck.probes._steps import reply_at, sent
 from servecheck.probes._tools import ROOM_TO_THINK, SMALL_TALK, no_call, thought_too_long
 from servecheck.read import reply
 from servecheck.read.schemas import breach, broken_keyword, fault_in_schema
+from servecheck.read.slips import slips
 from servecheck.read.text import dig, quote, string
 
 __all__ = ["PROBE", "WorkloadToolParams"]
@@ -212,6 +213,7 @@ PROBE = Probe(
     ),
     params=WorkloadToolParams,
     drive=drive,
+    object_to=lambda params: slips(_parameters(params), ("tool", "function", "parameters")),
     judge=judge,
     per_item=True,
     requests=3,

@@ -14,7 +14,7 @@ from referencing.exceptions import Unresolvable
 
 from servecheck.model import Json
 
-__all__ = ["PATTERN_SECONDS", "fault", "is_readable", "validator"]
+__all__ = ["PATTERN_SECONDS", "fault", "is_readable", "may_match", "validator"]
 
 PATTERN_SECONDS = 1.0
 """How long one pattern may be held against one text; some (``(a|a)*$``) would take longer than a run."""
@@ -55,6 +55,14 @@ def validator(schema: Json, draft: Any, **more: Any) -> Any:  # noqa: ANN401 - t
 def is_readable(pattern: str) -> bool:
     """Tell whether a pattern can be read at all."""
     return _compiled(pattern) is not None
+
+
+def may_match(pattern: str, text: str) -> bool:
+    """Tell whether a pattern may be found in a text; one that cannot be read, or not in time, may be found anywhere."""
+    try:
+        return _is_in(pattern, text) is not False
+    except TimeoutError:
+        return True
 
 
 @functools.lru_cache(maxsize=256)

@@ -29,6 +29,7 @@ __all__ = [
     "fault_in_schema",
     "keywords",
     "named_keywords",
+    "parts",
     "suspects",
     "unreadable_patterns",
     "untried",
@@ -79,8 +80,8 @@ def fault_in_schema(schema: Json) -> Fault | None:
         return Fault(at=tuple(error.absolute_path), message=f"not a JSON Schema: {_cut(error.message)}")
     except (RecursionError, re.error) as error:
         return Fault(at=(), message=f"not a JSON Schema that can be read: {error}")
-    anchors = {str(part[key]) for _, part in _parts(schema) for key in ("$anchor", "$dynamicAnchor") if key in part}
-    for path, part in _parts(schema):
+    anchors = {str(part[key]) for _, part in parts(schema) for key in ("$anchor", "$dynamicAnchor") if key in part}
+    for path, part in parts(schema):
         for key in ("$ref", "$dynamicRef", "$recursiveRef"):
             target = part.get(key)
             if isinstance(target, str) and (why := _unresolved(schema, target, anchors)):
@@ -117,7 +118,7 @@ def _kind(schema: dict[str, Json]) -> Any:  # noqa: ANN401 - a class of validato
     return validator_for(schema, default=jsonschema.Draft202012Validator)
 
 
-def _parts(schema: Any, at: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:  # noqa: ANN401 - JSON
+def parts(schema: Any, at: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:  # noqa: ANN401 - JSON
     """Yield every subschema that is an object, with its path; values of ``enum`` and the like are none."""
     if not isinstance(schema, dict):
         return
@@ -125,12 +126,12 @@ def _parts(schema: Any, at: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
     for key, value in schema.items():
         if key in _NAMED and isinstance(value, dict):
             for name, inner in value.items():
-                yield from _parts(inner, (*at, key, name))
+                yield from parts(inner, (*at, key, name))
         elif key in _MANY and isinstance(value, list):
             for place, inner in enumerate(value):
-                yield from _parts(inner, (*at, key, place))
+                yield from parts(inner, (*at, key, place))
         elif key in _ONE:
-            yield from _parts(value, (*at, key))
+            yield from parts(value, (*at, key))
 
 
 # --------------------------------------------------------------------------- answers
@@ -169,7 +170,7 @@ def _said(error: Any) -> str:  # noqa: ANN401 - a ValidationError
 
 def unreadable_patterns(schema: dict[str, Json]) -> list[str]:
     """Return the patterns that cannot be read here: an answer is not held against them."""
-    return [pattern for _, part in _parts(schema) for pattern in _patterns(part) if not is_readable(pattern)]
+    return [pattern for _, part in parts(schema) for pattern in _patterns(part) if not is_readable(pattern)]
 
 
 def _patterns(part: dict[str, Any]) -> Iterator[str]:
@@ -200,7 +201,7 @@ def _changed(schema: Any, change: Any) -> Any:  # noqa: ANN401 - JSON, and a fun
 
 def keywords(schema: dict[str, Json]) -> frozenset[str]:
     """Return the keywords that a schema uses, wherever; names of properties are none."""
-    return frozenset(key for _, part in _parts(schema) for key in part)
+    return frozenset(key for _, part in parts(schema) for key in part)
 
 
 def named_keywords(message: str, schema: dict[str, Json]) -> list[str]:

@@ -81,7 +81,7 @@ class ChatRoutes(PictureRoutes):
         messages = self.messages_of(body)
         toolbox = self.tools_of(body)
         thinking = self.thinking_of(body)
-        ids = render_chat(messages, toolbox.shown, thinking=thinking or not self.language.thinks)
+        ids = self.rendered(messages, toolbox.shown, thinking=thinking or not self.language.thinks)
         self.check_length(ids)
         constraint = self.constraint_of(body)
         asked = next((message["content"] or "" for message in reversed(messages) if message["role"] == "user"), "")
@@ -116,6 +116,10 @@ class ChatRoutes(PictureRoutes):
         )
 
     # ------------------------------------------------------------------ reading the body
+
+    def rendered(self, messages: Sequence[Event], tools: Sequence[Event], *, thinking: bool) -> tuple[int, ...]:
+        """Return the prompt as the chat template writes it: the tools stand before everything else."""
+        return render_chat(messages, tools, thinking=thinking)
 
     def messages_of(self, body: Event) -> list[Event]:
         """Return the messages with plain string contents."""

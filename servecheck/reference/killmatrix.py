@@ -19,7 +19,7 @@ from servecheck.store import CaseEnd
 from servecheck.wire.memory import MemoryTransport
 from servecheck.wire.transport import Transport
 
-__all__ = ["KillMatrix", "Seen", "beside", "kill_matrix", "served", "trials_of_all", "trials_on"]
+__all__ = ["KillMatrix", "Seen", "beside", "kill_matrix", "runner_on", "served", "trials_of_all", "trials_on"]
 
 _ENDPOINT = Endpoint(name="reference", base_url="http://127.0.0.1:1/v1", api_key_env="")
 _OTHER = Endpoint(name="candidate", base_url="http://127.0.0.1:2/v1", api_key_env="")
@@ -208,6 +208,25 @@ def trials_of_all(
 
     Without ``trials``, there are as many as a run makes: three where something does not hold.
     """
+    runner = runner_on(server, probes, scenarios, trials=trials, seed=seed, left=left)
+    virtual.run(runner.run(), limit=86_400.0)
+    return runner.trials
+
+
+def runner_on(
+    server: ReferenceServer,
+    probes: Mapping[str, Probe[Params]],
+    scenarios: Sequence[Scenario],
+    *,
+    trials: int | None = 1,
+    seed: str = "selftest",
+    left: ReferenceServer | None = None,
+    once: str = "",
+) -> Runner:
+    """Return what :func:`trials_of_all` runs, for whoever has it run beside something else on one loop.
+
+    Runs of one ``seed`` that are to be two runs differ in ``once``, as a user's do.
+    """
     settings = plans.Settings(
         deadline=_DEADLINE, trials=trials, seed=seed, allow=frozenset(probes[each.probe].risk for each in scenarios)
     )
@@ -234,9 +253,7 @@ def trials_of_all(
             return Transport(endpoint, app=app)
         return Transport(endpoint, app=app, secrets={_KEY_ENV: asked.api_key}, key_env=_KEY_ENV)
 
-    runner = Runner(plan, probes, connect, _Nothing())
-    virtual.run(runner.run(), limit=86_400.0)
-    return runner.trials
+    return Runner(plan, probes, connect, _Nothing(), once=once)
 
 
 def _missed(mutant: Mutant, trials: Sequence[Trial]) -> str:

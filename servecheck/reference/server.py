@@ -55,6 +55,7 @@ class ReferenceServer(MessagesRoutes, CompletionRoutes, EmbeddingRoutes, AudioRo
     ``constraint_of``, ``tools_of``,
     ``calls_constraint``, ``thinking_of``,
     ``messages_of``, ``prompts_of``,
+    ``rendered(messages, tools)``,
     ``stream_options_of``,
     ``prompt_logprobs_of``
     ``check_model(body)``,                    refusals

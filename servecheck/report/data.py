@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from servecheck import shut, verdict
 from servecheck.declared import Beside, Matrix
-from servecheck.errors import UnknownName
 from servecheck.expectations import Met
 from servecheck.known_issues import KnownIssue
 from servecheck.model import (
@@ -21,7 +19,6 @@ from servecheck.model import (
     Feature,
     Fingerprint,
     GroupTally,
-    Outcome,
     Verdict,
 )
 from servecheck.profiles import Readiness
@@ -35,8 +32,6 @@ def row_key(feature: str, endpoint: str) -> str:
     """Return the name of a row on an endpoint, as a verdict writes it."""
     return f"{feature}@{endpoint}"
 
-
-_COULD_NOT_TELL = 4
 
 NOT_REACHED = "the run ended before this row was reached"
 """The reason of a row that a run which ended early did not come to: nobody's trouble but its end."""
@@ -151,6 +146,8 @@ class RunReport:
     matrices: tuple[Matrix, ...] = ()
     beside: tuple[Beside, ...] = ()
     shut: Mapping[str, str] = field(default_factory=dict)
+    exit_code: int | None = field(default=None, compare=False)
+    """What the command line would end with, 0, 1 or 4; ``run_suite`` and ``read_run`` say it."""
 
     def __post_init__(self) -> None:
         for name, moment in (("started", self.started), ("finished", self.finished)):
@@ -166,40 +163,17 @@ class RunReport:
         """Return the cell of a row on an endpoint; ``None`` where the run ended before there was one."""
         return next((cell for cell in self.cells if cell.feature == feature and cell.endpoint == endpoint), None)
 
+    def evidence(self, cell: Cell) -> Iterator[Exchange]:
+        """Yield the exchanges that a cell rests on, each once, those of its findings first.
+
+        What is named and not held is left out.
+        """
+        names = [name for finding in cell.findings for name in finding.evidence]
+        names += [
+            name for fault in self.faults.get(row_key(cell.feature, cell.endpoint), ()) for name in fault.evidence
+        ]
+        return (self.exchanges[name] for name in dict.fromkeys(names) if name in self.exchanges)
+
     def compared(self, feature: str) -> Iterator[Comparison]:
         """Yield the comparisons of a row, one per candidate, in the run's order."""
         return (comparison for comparison in self.comparisons if comparison.feature == feature)
-
-    def evidence(self, cell: Cell) -> tuple[Exchange, ...]:
-        """Return the exchanges that a cell rests on, what did not hold first; those that were not stored are left out.
-
-        :func:`servecheck.curl` makes the command that sends one of them again.
-        """
-        findings = sorted(cell.findings, key=lambda finding: finding.outcome is Outcome.HELD)
-        faults = self.faults.get(row_key(cell.feature, cell.endpoint), ())
-        compared = [each for each in self.compared(cell.feature) if each.right == cell.endpoint]
-        ids = [i for one in findings for i in one.evidence] + [i for seen in cell.observed for i in seen.evidence]
-        ids += [i for fault in faults for i in fault.evidence] + [i for one in compared for i in one.evidence]
-        return tuple(self.exchanges[i] for i in dict.fromkeys((*ids, *cell.lacks)) if i in self.exchanges)
-
-    def exit_code(self, fail_on: str | None = None) -> int:
-        """Return the code with which the command line ends for this run: 0, 1 or 4; ``fail_on`` as ``--fail-on``.
-
-        Raises ``UnknownName`` where there is no such level.
-        """
-        levels = [level.value for level in verdict.FailOn]
-        if fail_on is not None and fail_on not in levels:
-            raise UnknownName("--fail-on", fail_on, levels)
-        code = verdict.exit_code(
-            self.verdict,
-            self.cells,
-            self.comparisons,
-            self.features,
-            has_reference=self.reference is not None,
-            fail_on=None if fail_on is None else verdict.FailOn(fail_on),
-            has_profile=self.profile is not None,
-            excused=frozenset(filter(None, (each.excuses for each in self.expected))),
-            stale=any(each.fails for each in self.expected),
-        )
-        names = [subject.name for subject in self.subjects]
-        return _COULD_NOT_TELL if not code and shut.all_shut(names, self.shut) else code

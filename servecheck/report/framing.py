@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from servecheck.bench import Benchmark, from_json, load
@@ -17,8 +17,6 @@ CONTEXT_LIMIT = 20_000
 """Bytes of a context; it stands before the matrix, and a report is not the place for a document."""
 
 _TITLE_LIMIT = 200
-
-_ITEM = re.compile(r"(?:[-*]|(?P<number>\d{1,3})[.)])\s+(?P<said>\S.*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,54 +83,44 @@ def from_header(value: Json) -> Framing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A list of a context; ``first`` is the number of its first item, ``None`` where it has marks and no numbers."""
+    """A list of a context; ``start`` is the first number of a numbered one."""
 
     items: tuple[str, ...]
-    first: int | None = None
+    start: int | None = None
 
-    @property
-    def numbered(self) -> tuple[tuple[int, str], ...]:
-        """The items with their numbers."""
-        return tuple(enumerate(self.items, self.first or 1))
+
+_ITEM = re.compile(r"\s*(?:[-*•]|(\d{1,9})[.)])\s+(?=\S)")
 
 
 def blocks(context: str) -> tuple[str | Listed, ...]:
-    """Return the paragraphs and the lists of a context, in its order; nothing else of it is Markdown.
+    """Return the paragraphs of a context, and its lists: lines that begin with ``-``, ``*`` or a number.
 
-    A line of a list begins with ``-``, ``*`` or a number, right after a paragraph too (a number only where it is 1, as
-    in Markdown: a year may begin a line). What follows on lines of their own belongs to the item; lists are flat.
+    A line that begins with none of them goes on with the paragraph or the item above it; an empty line ends both. Lists
+    are flat, and nothing else of Markdown has a meaning here.
     """
     found: list[str | Listed] = []
-    said: list[str] = []
-    kind, first, apart = "", 0, True
-
-    def end() -> None:
-        if said:
-            found.append(Listed(items=tuple(said), first=first if kind == "1" else None) if kind else said[0])
-            said.clear()
-
-    for raw in context.splitlines():
-        line = raw.strip()
+    going_on = False
+    for line in context.replace("\r\n", "\n").split("\n"):
+        words = line.strip()
+        if not words:
+            going_on = False
+            continue
+        last = found[-1] if found else None
         item = _ITEM.match(line)
-        number = int(item["number"] or 0) if item else 0
-        if item and item["number"] and number != 1 and said and not apart and kind != "1":
-            item = None
-        if not line:
-            apart = True
-        elif item:
-            mark = "1" if item["number"] else "-"
-            if kind != mark:
-                end()
-                kind, first = mark, number
-            said.append(item["said"])
-        elif not said or (apart and not (kind and raw[:1].isspace())):
-            end()
-            kind = ""
-            said.append(line)
+        if item is None:
+            if not going_on or last is None:
+                found.append(words)
+            elif isinstance(last, Listed):
+                found[-1] = replace(last, items=(*last.items[:-1], f"{last.items[-1]} {words}"))
+            else:
+                found[-1] = f"{last} {words}"
         else:
-            said[-1] += f" {line}"
-        apart = not line
-    end()
+            said = line[item.end() :].strip()
+            if isinstance(last, Listed) and (last.start is None) == (item[1] is None):
+                found[-1] = replace(last, items=(*last.items, said))
+            else:
+                found.append(Listed(items=(said,), start=None if item[1] is None else int(item[1])))
+        going_on = True
     return tuple(found)
 
 

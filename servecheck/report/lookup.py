@@ -16,7 +16,7 @@ SKIP_WORDS = {
     "not-selected": "not selected",
     "not-applicable": "not applicable to this server",
     "budget": "the budget was spent",
-    "opt-in": "can disturb a server, so only with --allow",
+    "opt-in": "runs only where --allow permits it",
     "no-probe": "no probe yet",
 }
 

@@ -89,7 +89,6 @@ def _environment() -> jinja2.Environment:
         size=_size,
         spans=text.spans,
         target=_target,
-        whole=text.whole,
     )
     return environment
 

@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from servecheck.model import Cell, Chunk, Comparison, Exchange, Fault, Finding, Measured, Observed
 from servecheck.report.data import RunReport
-from servecheck.report.text import QUOTED, size
+from servecheck.report.text import size
 from servecheck.tally import ItemSeen
 
 __all__ = ["redacted", "without_quotations"]
 
-_QUOTED = re.compile(rf"{QUOTED.pattern}|‘[^’]{{2,}}’")
+_QUOTED = re.compile(r"(?:“[^“]*”|“[^“]*)+|‘[^’]{2,}’")
+"""To the last ” before a “ that opens another: what is quoted may hold quotation marks, and none of it may stay."""
 _LEFT_OUT = "“…”"
 _GIVEN = frozenset({"expected", "actual"})
 
@@ -65,7 +66,7 @@ def _gap(length: int) -> bytes:
 
 
 def without_quotations(text: str) -> str:
-    """Return one of our sentences without what it quotes."""
+    """Return a reason with nothing of what a server said in it."""
     return _QUOTED.sub(_LEFT_OUT, text)
 
 

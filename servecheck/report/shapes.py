@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from servecheck.model import How, Level
+from servecheck.model import How, Level, Status
 from servecheck.report.figures import Figure
 from servecheck.report.framing import Listed
 
@@ -391,11 +391,12 @@ class ReportView:
     contradictions: tuple[ContradictionView, ...] = ()
     declared: tuple[DeclaredView, ...] = ()
     context: tuple[str | Listed, ...] = ()
+    uncounted: tuple[str, ...] = ()
+    on_reference: tuple[Blocker, ...] = ()
     figures: tuple[FigureView, ...] = ()
     benchmarks: tuple[BenchmarksView, ...] = ()
     statuses: tuple[tuple[str, str, int], ...] = ()
     pictures: bool = False
-    reference_short: tuple[Blocker, ...] = ()
 
     @property
     def contents(self) -> tuple[tuple[str, str], ...]:
@@ -421,6 +422,21 @@ class ReportView:
         )
 
     @property
+    def rows(self) -> int:
+        """How many rows the matrix has."""
+        return sum(len(group.rows) for group in self.matrix)
+
+    @property
+    def noticed(self) -> tuple[MatrixGroup, ...]:
+        """The matrix without rows that are green or were left out on every endpoint and differ in nothing."""
+        kept = (replace(group, rows=tuple(filter(_noticed, group.rows))) for group in self.matrix)
+        return tuple(group for group in kept if group.rows)
+
+    @property
     def not_green(self) -> tuple[EvidenceView, ...]:
         """The evidence that belongs into the report: what decides first, then display order."""
         return tuple(evidence for evidence in self.evidence if not evidence.green)
+
+
+def _noticed(row: MatrixRow) -> bool:
+    return row.differs or any(shown.word not in {"", Status.SUPPORTED, Status.SKIPPED} for shown in row.cells)

@@ -1,4 +1,4 @@
-"""View → ``summary.md`` for a job summary: one screen, in a budget, and where the rest is."""
+"""View → ``summary.md`` for a job summary: the answer and what is not green, in a budget; all else is in the report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from servecheck.report.markdown import IN_SUMMARY, render
 from servecheck.report.shapes import ReportView
 
-__all__ = ["SUMMARY_LIMIT", "summary_md"]
+__all__ = ["SUMMARY_LIMIT", "summary_md", "summary_parts"]
 
 SUMMARY_LIMIT = 900_000
 """Bytes; GitHub refuses a step summary above 1024 KiB as a whole, and a job may have written one before ours."""
@@ -15,6 +15,11 @@ SUMMARY_LIMIT = 900_000
 
 def summary_md(view: ReportView, limit: int = SUMMARY_LIMIT) -> str:
     """Return ``summary.md``: the sections that fit into ``limit`` bytes, the first always, and a line for the rest."""
+    return "".join(summary_parts(view, limit))
+
+
+def summary_parts(view: ReportView, limit: int = SUMMARY_LIMIT) -> tuple[str, str]:
+    """Return the first screen, and what else fits into ``limit`` bytes."""
     shown: list[str] = []
     left_out: list[str] = []
     used = 0
@@ -30,11 +35,20 @@ def summary_md(view: ReportView, limit: int = SUMMARY_LIMIT) -> str:
         shown.append(
             f"**Left out to stay inside the budget of a job summary: {', '.join(left_out)}; see report.md.**\n"
         )
-    return "".join(shown)
+    return shown[0], "".join(shown[1:])
 
 
 def _sections(view: ReportView) -> Iterator[tuple[str, str]]:
-    """Yield one screen: people read no more of a job's summary, and the whole stands in the run folder."""
     values = {"v": view, "linked": False, "detail": IN_SUMMARY}
-    yield "the first screen", render("parts/first_screen.md.j2", values)
-    yield "what is new", render("parts/summary.md.j2", values)
+    for name, template in (
+        ("the first screen", "first_screen"),
+        ("all that blocks", "more_blockers"),
+        ("your workload", "workload"),
+        ("declared against observed", "declared"),
+        ("caveats, properties, confounders and notes", "apart"),
+        ("measurements", "figures"),
+        ("benchmarks", "benchmarks"),
+        ("the rows that are not green", "not_green"),
+        ("how to reproduce", "reproduce"),
+    ):
+        yield name, render(f"parts/{template}.md.j2", values)

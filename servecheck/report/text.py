@@ -12,7 +12,6 @@ import unicodedata
 from urllib.parse import urlsplit, urlunsplit
 
 __all__ = [
-    "QUOTED",
     "Md",
     "block",
     "cell",
@@ -33,7 +32,6 @@ __all__ = [
     "size",
     "spans",
     "visible",
-    "whole",
 ]
 
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -43,10 +41,6 @@ BLANKS = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f")
 """Characters that have a category of letters or symbols and yet show as nothing."""
 
 NEWLINE = "⏎"
-
-QUOTED = re.compile(r"(?:“[^“]*”|“[^“]*)+")
-"""What our sentences quote: to the last ” before a “ that opens another, since what is quoted may hold quotation marks
-itself, and to the end where a cut took the last one away."""
 
 _WORKFLOW = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 """A line that a GitHub runner would take for a command (it trims first)."""
@@ -117,8 +111,7 @@ def shorten(text: str, limit: int) -> str:
 def _span(text: str) -> str:
     runs = [len(run) for run in re.findall(r"`+", text)]
     fence = "`" * (1 + max(runs, default=0))
-    stripped = text.startswith(" ") and text.endswith(" ") and not text.isspace()  # Markdown takes one off each side
-    pad = " " if stripped or text.startswith("`") or text.endswith("`") else ""
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
@@ -134,24 +127,25 @@ def _words(text: str, *, table: bool) -> Md:
 
 
 def _escaped(line: str, *, table: bool) -> str:
-    """Escape words one by one, and a quotation whole: marks of ours in its midst would look like the server's."""
-    shown, at = "", 0
-    for quoted in QUOTED.finditer(line):
-        shown += _by_word(line[at : quoted.start()], table=table) + _quotation(quoted.group(), table=table)
-        at = quoted.end()
-    return shown + _by_word(line[at:], table=table)
+    """Escape a line; a quotation is one piece, so that marks never begin or end in the middle of what a server said."""
+    return "".join(
+        _quotation(part, table=table) if part.startswith("“") else _plain_words(part, table=table)
+        for part in re.split(r"(“[^”]*”?)", line)
+    )
+
+
+def _plain_words(text: str, *, table: bool) -> str:
+    return "".join(_word(word, table=table) for word in re.split(r"( +)", text))
 
 
 def _quotation(quoted: str, *, table: bool) -> str:
-    inner = quoted[1:].removesuffix("”")
+    inner = quoted.removeprefix("“").removesuffix("”")
     if not _ACTED_UPON.search(inner):
-        return _escape(quoted)
-    span = _span(inner).replace("|", "\\|") if table else _span(inner)
-    return f"“{span}{quoted[1 + len(inner) :]}"
-
-
-def _by_word(line: str, *, table: bool) -> str:
-    return "".join(_word(word, table=table) for word in re.split(r"( +)", line))
+        return _plain_words(quoted, table=table)
+    lead, said, trail = inner[: len(inner) - len(inner.lstrip())], inner.strip(), inner[len(inner.rstrip()) :]
+    span = _span(said)
+    shown = span.replace("|", "\\|") if table else span
+    return f"“{lead}{shown}{trail}{quoted[1 + len(inner) :]}"
 
 
 def _word(word: str, *, table: bool) -> str:
@@ -171,12 +165,6 @@ def _escape_start(match: re.Match[str]) -> str:
 def prose(text: str, limit: int = 600) -> Md:
     """Untrusted text inside a paragraph or a list item: one line, nothing in it is Markdown."""
     return _words(shorten(_one_line(text), limit), table=False)
-
-
-def whole(text: str, limit: int = 600) -> Md:
-    """As :func:`prose`, for text that is all somebody's: where a forge would act upon any of it, all of it is code."""
-    line = shorten(_one_line(text), limit)
-    return Md(_span(line)) if _ACTED_UPON.search(line) else _words(line, table=False)
 
 
 def sentence(text: str, limit: int = 600) -> Md:

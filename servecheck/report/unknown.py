@@ -99,7 +99,7 @@ def _judged_cells(look: Lookup, *, core: bool) -> Iterator[Cell]:
 
 
 def _counted(look: Lookup, number: int, kind: str = "") -> str:
-    return count(number, f"{kind}{'cell' if len(look.names) > 1 else 'row'}")
+    return count(number, f"{kind}{'result' if len(look.names) > 1 else 'row'}")
 
 
 def _row(look: Lookup, feature: str, endpoint: str) -> str:

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from servecheck.model import Decision, Exchange, GroupTally, How, Kind, Status
@@ -33,7 +32,7 @@ from servecheck.report.shapes import (
 )
 from servecheck.report.text import count, public_url, seconds
 from servecheck.report.unknown import not_known
-from servecheck.rollup import SHORTFALLS, WORST_FIRST
+from servecheck.rollup import WORST_FIRST
 from servecheck.verdict import SO_FAR
 
 __all__ = ["view"]
@@ -56,6 +55,8 @@ FACTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """The first screen's rows about endpoints: label, and the fingerprint fields that fill it, the first known one wins."""
 
 _MARK_ORDER = {status.mark: place for place, status in enumerate(WORST_FIRST)}
+
+_RED = frozenset({Status.BROKEN, Status.FLAKY, Status.IGNORED, Status.UNSUPPORTED})
 
 SECRET = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 
@@ -95,7 +96,6 @@ def _viewed(look: Lookup, *, files: bool) -> ReportView:
         groups=tuple(_groups(look)),
         quiet_groups=_quiet_groups(look),
         blockers=_grouped(look, run.verdict.blockers),
-        reference_short=_grouped(look, tuple(_reference_short(look))),
         not_known=tuple(not_known(look)),
         provenance=_provenance(look),
         instrument=_instrument(look),
@@ -116,6 +116,8 @@ def _viewed(look: Lookup, *, files: bool) -> ReportView:
         base_urls=tuple((s.name, public_url(s.endpoint.base_url)) for s in run.subjects),
         workload=details.workload(look),
         context=blocks(run.framing.context),
+        uncounted=_uncounted(look),
+        on_reference=_grouped(look, _on_reference(look)),
         figures=tuple(_figures(look, files=files)),
         benchmarks=tuple(benchmarks(run)),
         statuses=tuple(rows.statuses(matrix)),
@@ -183,7 +185,7 @@ def _groups(look: Lookup) -> Iterator[GroupRow]:
         if not core and not any(deltas):
             continue
         cells = tuple(
-            _with_extended(look, group, _group_cell(name, tally, _left_out(look, group, name)))
+            _group_cell(name, tally, _left_out(look, group, name))
             if tally and tally.total
             else Shown(endpoint=name, mark="", tally="", word="no result" if core else "")
             for name, tally in zip(look.names, found, strict=True)
@@ -200,32 +202,6 @@ def _group_cell(name: str, tally: GroupTally, left_out: int) -> Shown:
         said = f"{tally.supported}/{tally.total - left_out} asked"
         return Shown(endpoint=name, mark=tally.status.mark, tally=said, word=tally.status)
     return Shown(endpoint=name, mark=tally.status.mark, tally=f"{tally.supported}/{tally.total}", word=tally.status)
-
-
-def _with_extended(look: Lookup, group: str, shown: Shown) -> Shown:
-    """Return a group's cell with the extended rows that block too: its tally counts core rows alone."""
-    rows = [split_row(row) for row in look.run.verdict.blockers]
-    block = [f for f, name in rows if name == shown.endpoint and f in look.features and not look.features[f].core]
-    number = sum(look.features[feature].group == group for feature in block)
-    if not number:
-        return shown
-    verb = "blocks" if number == 1 else "block"
-    return replace(shown, tally=f"{shown.tally}; {count(number, 'extended row')} {verb} too")
-
-
-def _reference_short(look: Lookup) -> Iterator[str]:
-    """Yield the core rows in which the reference alone falls short: they are no blockers, and yet somebody's red."""
-    reference = look.run.reference
-    if reference is None:
-        return
-    elsewhere = {split_row(row)[0] for row in (*look.run.verdict.blockers, *look.run.broken_on_both)}
-    for feature in look.run.features:
-        cell = look.cells.get((feature.id, reference))
-        if cell is None or not feature.core or feature.kind is not Kind.JUDGED or feature.id in elsewhere:
-            continue
-        behind = any(each.side == reference for each in look.run.compared(feature.id))
-        if behind or cell.status in SHORTFALLS - {Status.DEGRADED}:
-            yield row_key(feature.id, reference)
 
 
 def _left_out(look: Lookup, group: str, name: str) -> int:
@@ -257,14 +233,12 @@ def _group_delta(look: Lookup, group: str, left: str, right: str) -> str:
 
 
 def _grouped(look: Lookup, rows_named: Sequence[str]) -> tuple[Blocker, ...]:
-    """Fold rows of one endpoint that have one cause, else those that say the same, in the verdict's order.
-
-    What they quote may differ: each trial has random words of its own.
-    """
+    """Fold rows of one endpoint that have one cause, else those that say the same, in the verdict's order."""
     grouped: dict[tuple[str, ...], list[str]] = {}
     for row in rows_named:
         feature, endpoint = split_row(row)
         cause = look.run.causes.get(row_key(feature, endpoint), "")
+        # Rows differ in the nonces that a server said again, and are one finding all the same: quotations do not count.
         mark, word, reason = look.said(feature, endpoint)
         key = (endpoint, cause) if cause else (endpoint, mark, word, without_quotations(reason))
         grouped.setdefault(key, []).append(feature)
@@ -274,11 +248,29 @@ def _grouped(look: Lookup, rows_named: Sequence[str]) -> tuple[Blocker, ...]:
     )
 
 
+def _uncounted(look: Lookup) -> tuple[str, ...]:
+    """Return what blocks and is in no group's tally, which counts core rows."""
+    named = dict.fromkeys(split_row(row)[0] for row in look.run.verdict.blockers)
+    return tuple(row for row in named if row in look.features and not look.features[row].core)
+
+
+def _on_reference(look: Lookup) -> list[str]:
+    """Return the core rows that the reference alone falls short on: nothing blocks for them, and a reader sees red."""
+    both = {split_row(row)[0] for row in look.run.broken_on_both}
+    name = look.run.reference
+    if name is None or len(look.names) < 2:
+        return []
+    return [
+        row_key(feature.id, name)
+        for feature in look.run.features
+        if feature.core and feature.kind is Kind.JUDGED and feature.id not in both
+        if (cell := look.cells.get((feature.id, name))) is not None and cell.status in _RED
+    ]
+
+
 def _blocker(look: Lookup, number: int, endpoint: str, cause: str, rows: Sequence[str]) -> Blocker:
     said = [look.said(feature, endpoint) for feature in rows]
-    mark, _, reason = first = min(said, key=lambda one: _MARK_ORDER.get(one[0], len(_MARK_ORDER)))
-    if not cause and len({one for _, _, one in said}) > 1:
-        reason += f" (quoted from {rows[said.index(first)]})"
+    mark, _, reason = min(said, key=lambda one: _MARK_ORDER.get(one[0], len(_MARK_ORDER)))
     return Blocker(
         number=number,
         endpoint=endpoint,
@@ -327,7 +319,9 @@ def _expected(look: Lookup) -> Iterator[ExpectedView]:
 
 def _since(look: Lookup) -> Iterator[SinceView]:
     for each in look.run.since:
-        yield SinceView(row=each.feature, endpoint=each.endpoint, before=each.before, after=each.after, told=each.told)
+        usual = look.run.compared_with.get(each.endpoint, "").startswith(each.run)
+        before = each.before if usual else f"{each.before} (on {each.started:%Y-%m-%d}, in {each.run})"
+        yield SinceView(row=each.feature, endpoint=each.endpoint, before=before, after=each.after, told=each.told)
 
 
 def _provenance(look: Lookup) -> str:

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-__all__ = ["ENV_NAME", "NAME", "EndpointV1", "EndpointsV1", "NamedEndpointV1"]
+__all__ = ["DECLARED", "ENV_NAME", "NAME", "EndpointV1", "EndpointsV1", "NamedEndpointV1"]
 
 NAME = "^[a-z0-9][a-z0-9._-]{0,39}$"
+DECLARED = "^[a-z][a-z0-9_]*$"
 ENV_NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 # Only for the published schema: pydantic would repeat a text that does not match, and these may hold a secret.
@@ -56,7 +57,7 @@ class EndpointV1(_Closed):
     kind: Literal["chat", "completion", "embedding", "rerank", "transcription", "image"] | None = Field(
         default=None, description="What the server is for, where it cannot be asked."
     )
-    declared: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")], str] = Field(
+    declared: dict[Annotated[str, Field(pattern=DECLARED)], str] = Field(
         default={},
         description="What you know and the server does not say: engine, engine_version, device, tpu_stack, "
         "quantization, precision and the like. It is reported as declared.",

@@ -40,7 +40,10 @@ def server_root(base_url: str) -> str:
 
 
 class WireSession:
-    """One case's session. Exchange ids come from ``next_id``; nonces from ``seed``, so a repeated run repeats them."""
+    """One case's session. Exchange ids come from ``next_id``; nonces from ``seed``, so a repeated run repeats them.
+
+    What must not be repeated is drawn from ``once`` too, which differs from run to run.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class WireSession:
         budget: Budget | None = None,
         spent: Spent | None = None,
         patience: Patience | None = None,
+        once: str = "",
     ) -> None:
         self.endpoint = endpoint
         self.fingerprint = fingerprint
@@ -71,7 +75,8 @@ class WireSession:
         self._spent = spent or Spent()
         self._patience = patience or Patience()
         self._exchanges: list[Exchange] = []
-        self._random = random.Random(hashlib.sha256(seed.encode()).digest())
+        self._random = _dice(seed)
+        self._random_once = _dice(f"{once}/{seed}")
 
     @property
     def transcript(self) -> Transcript:
@@ -82,6 +87,10 @@ class WireSession:
     def nonce(self, letters: int = 10) -> str:
         """Return a random word without vowels."""
         return "".join(self._random.choice(_LETTERS) for _ in range(letters))
+
+    def unseen(self, letters: int = 10) -> str:
+        """Return a random word without vowels that another run does not repeat."""
+        return "".join(self._random_once.choice(_LETTERS) for _ in range(letters))
 
     def seconds(self) -> float:
         """Return the event loop's time."""
@@ -270,6 +279,10 @@ class WireSession:
         if usage is not None:
             self._spent.prompt_tokens += max(0, usage.prompt or 0)
             self._spent.output_tokens += max(0, usage.completion or 0)
+
+
+def _dice(seed: str) -> random.Random:
+    return random.Random(hashlib.sha256(seed.encode()).digest())
 
 
 def _as_told(state: tenacity.RetryCallState) -> float:

@@ -32,6 +32,7 @@ class _Variant:
     models: tuple[str, ...] = tuple(MODELS)
     config: Mapping[str, Any] = field(default_factory=lambda: _NO_CONFIG)
     beside: type[ReferenceServer] | None = None
+    wants_key: bool = False
 
     @property
     def sentence(self) -> str:
@@ -50,6 +51,7 @@ class Mutant(_Variant):
     ``source`` is the public report it is modelled on (``owner/repository#number``), empty where it is ours. ``models``
     are the reference models under which it can be seen, all of them by default; ``config`` are keyword arguments.
     ``beside`` is what it is compared with, with the same arguments, where that is not the reference server as it is.
+    ``wants_key`` says that a server without a key would not show it.
     """
 
     trips: tuple[tuple[str, Outcome], ...]

@@ -116,21 +116,27 @@ class PageForEveryPath(ReferenceServer):
 _V = Outcome.VIOLATED
 
 MUTANTS = (
-    Mutant(id="any-key-will-do", server=AnyKeyWillDo, trips=(("wrong-key-is-refused", _V),)),
-    Mutant(id="no-key-will-do", server=NoKeyWillDo, trips=(("missing-key-is-refused", _V),)),
-    Mutant(id="open-model-list", server=OpenModelList, trips=(("model-list-needs-the-key", _V),)),
-    Mutant(id="no-key-is-its-own-fault", server=NoKeyIsItsOwnFault, trips=(("refusal-of-a-key-is-401", _V),)),
-    Mutant(id="open-side-doors", server=OpenSideDoors, trips=(("side-doors-need-the-key", _V),)),
-    Mutant(id="open-tokenizer", server=OpenTokenizer, trips=(("side-doors-need-the-key", _V),)),
+    Mutant(id="any-key-will-do", server=AnyKeyWillDo, wants_key=True, trips=(("wrong-key-is-refused", _V),)),
+    Mutant(id="no-key-will-do", server=NoKeyWillDo, wants_key=True, trips=(("missing-key-is-refused", _V),)),
+    Mutant(id="open-model-list", server=OpenModelList, wants_key=True, trips=(("model-list-needs-the-key", _V),)),
+    Mutant(
+        id="no-key-is-its-own-fault",
+        server=NoKeyIsItsOwnFault,
+        wants_key=True,
+        trips=(("refusal-of-a-key-is-401", _V),),
+    ),
+    Mutant(id="open-side-doors", server=OpenSideDoors, wants_key=True, trips=(("side-doors-need-the-key", _V),)),
+    Mutant(id="open-tokenizer", server=OpenTokenizer, wants_key=True, trips=(("side-doors-need-the-key", _V),)),
     Mutant(
         id="shows-its-keys",
         server=ShowsItsKeys,
+        wants_key=True,
         trips=(("settings-show-no-keys", _V), ("side-doors-need-the-key", _V)),
     ),
 )
 
 HARMLESS = (
-    Harmless(id="string-unauthorized", server=StringUnauthorized),
-    Harmless(id="forbids", server=Forbids),
-    Harmless(id="page-for-every-path", server=PageForEveryPath),
+    Harmless(id="string-unauthorized", server=StringUnauthorized, wants_key=True),
+    Harmless(id="forbids", server=Forbids, wants_key=True),
+    Harmless(id="page-for-every-path", server=PageForEveryPath, wants_key=True),
 )
