@@ -114,6 +114,24 @@ def test_a_row_that_only_a_raised_check_breaks_says_so(failed: tuple[str, ...], 
     assert said(mine, broken) == (Decision.NOT_READY, f"No: not ready for mine because of tools.required {words}.")
 
 
+@pytest.mark.parametrize(
+    ("unknown", "named"),
+    [
+        (("gpu", "tpu"), "1 need of mine not known (tools.auto on gpu and tpu)"),
+        (("gpu",), "1 need of mine not known (tools.auto on gpu)"),
+        (("tpu",), "1 need of mine not known (tools.auto)"),
+    ],
+)
+def test_a_need_that_is_not_known_is_counted_once_and_named_with_its_endpoints(unknown, named):
+    cells = [
+        cell("tools.auto", Status.INCONCLUSIVE if name in unknown else Status.SUPPORTED, name)
+        for name in ("gpu", "tpu")
+    ]
+    unclear = Comparison(left="gpu", right="tpu", feature="tools.auto", delta=Delta.UNCLEAR, why="w")
+    decision, sentence = said(profile("tools.auto"), *cells, comparisons=(unclear,), reference="gpu")
+    assert (decision, sentence) == (Decision.CANNOT_TELL, f"Cannot tell: {named}.")
+
+
 def test_what_both_endpoints_lack_is_a_need_that_is_not_met():
     same = Comparison(left="gpu", right="tpu", feature="tools.auto", delta=Delta.SAME, why="ignored on both")
     cells = [cell("tools.auto", Status.IGNORED, name) for name in ("gpu", "tpu")]

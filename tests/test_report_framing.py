@@ -16,6 +16,7 @@ from servecheck.report.data import RunReport
 from servecheck.report.files import FORMATS, rendered, write_all
 from servecheck.report.framing import CONTEXT_LIMIT, Framing, Listed, blocks, framing, from_header
 from servecheck.report.github import MOST, github_text
+from servecheck.report.redacted import redacted
 from servecheck.report.table import COLUMNS, csv_text
 from tests.golden import check_golden
 from tests.sample_runs import RUNS, chat_exchange, fake_curl, finding, hostile, judged, one_endpoint, two_endpoints
@@ -97,6 +98,21 @@ def test_a_redacted_report_quotes_nobody(form):
     told = rendered(replace(run, framing=Framing(redact=True)), form, fake_curl)
     assert "hush" not in told
     assert "“hu" not in told
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("“hush”, not “hush”: no", "“…”, not “…”: no"),
+        ("text: “a ” hush”", "text: “…”"),
+        ("text: “a “b” hush”", "text: “…”"),
+        ("text: “cut hush…", "text: “…”"),
+    ],
+)
+def test_what_stands_behind_a_quotation_mark_inside_a_quotation_is_left_out_too(said, left):
+    run = two_endpoints()
+    run = replace(run, cells=(replace(run.cells[0], reason=said),), framing=Framing(redact=True))
+    assert redacted(run).cells[0].reason == left
 
 
 def test_a_redacted_report_decides_the_same_and_says_what_is_missing():

@@ -274,7 +274,7 @@ def readiness(
     words = {f"{cell.feature}@{cell.endpoint}": cell.word for cell in cells} | dict.fromkeys(drifted, "drifted")
     words |= {f"{cell.feature}@{cell.endpoint}": word for cell in cells if (word := _because_raised(cell, profile))}
     over = {f"{limit.row}@{name}": f"over {limit.at_most:g} ({limit.measured})" for name, limit in exceeded}
-    said = _Said(words=words | over, several=len(candidates) > 1)
+    said = _Said(words=words | over, alone=candidates[0] if len(candidates) == 1 else None)
     sentence = _sentence(decision, profile.id, said, blockers, unknown, base.caveats)
     return Readiness(
         profile=profile,
@@ -324,18 +324,33 @@ def _decision(base: Verdict, blockers: Collection[str], unknown: Collection[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Said:
-    """How rows are named in a sentence: with what they are, and with the endpoint where there are several."""
+    """How rows are named in a sentence: with what they are, and with the endpoint unless ``alone`` is in question."""
 
     words: Mapping[str, str]
-    several: bool
+    alone: str | None
 
-    def of(self, rows: Sequence[str], *, words: bool = True) -> str:
+    def of(self, rows: Sequence[str]) -> str:
         """Return the first few of the rows, and how many more there are."""
-        names = [row if self.several else row.rpartition("@")[0] for row in rows[:_NAMED]]
-        if words:
-            names = [f"{name} {self.words.get(row, '')}".strip() for name, row in zip(names, rows, strict=False)]
+        names = [row.rpartition("@")[0] if self.alone is not None else row for row in rows[:_NAMED]]
+        names = [f"{name} {self.words.get(row, '')}".strip() for name, row in zip(names, rows, strict=False)]
         more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
         return ", ".join(names) + more
+
+
+def _by_row(rows: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row, _, endpoint in (each.rpartition("@") for each in rows):
+        found.setdefault(row, []).append(endpoint)
+    return found
+
+
+def _listed(rows: Sequence[str], alone: str | None) -> str:
+    """Name the first few rows, each once with its endpoints; without, where all are of the one that is in question."""
+    found = _by_row(rows)
+    plain = all(endpoints == [alone] for endpoints in found.values())
+    names = [row if plain else f"{row} on {' and '.join(endpoints)}" for row, endpoints in found.items()]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _sentence(
@@ -352,8 +367,9 @@ def _sentence(
         case Decision.CANNOT_TELL:
             if not unknown:
                 return f"Cannot tell: no row that {profile} needs was decided."
-            needs = "need" if len(unknown) == 1 else "needs"
-            return f"Cannot tell: {len(unknown)} {needs} of {profile} not known ({said.of(unknown, words=False)})."
+            number = len(_by_row(unknown))
+            needs = "need" if number == 1 else "needs"
+            return f"Cannot tell: {number} {needs} of {profile} not known ({_listed(unknown, said.alone)})."
         case Decision.READY_WITH_CAVEATS:
             return f"Yes, with caveats: ready for {profile}; {said.of(caveats)}."
         case Decision.READY:

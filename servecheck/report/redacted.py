@@ -17,7 +17,8 @@ from servecheck.tally import ItemSeen
 
 __all__ = ["redacted", "without_quotations"]
 
-_QUOTED = re.compile(r"“[^”]*”?|‘[^’]{2,}’")
+_QUOTED = re.compile(r"(?:“[^“]*”|“[^“]*)+|‘[^’]{2,}’")
+"""To the last ” before a “ that opens another: what is quoted may hold quotation marks, and none of it may stay."""
 _LEFT_OUT = "“…”"
 _GIVEN = frozenset({"expected", "actual"})
 
