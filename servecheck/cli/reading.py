@@ -136,7 +136,10 @@ def compare(
 def history_(
     file: Annotated[Path, typer.Argument(help="The file that run --history keeps.")],
     add: Annotated[list[Path] | None, typer.Option("--add", help="A recorded run to put into it first.")] = None,
-    keep: Annotated[int | None, typer.Option("--keep", min=1, help="Keep so many of the latest runs, and the last that decided anything.")] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", min=1, help="Keep so many of the latest runs, and the last that decided anything."),
+    ] = None,
     endpoint: Annotated[str | None, typer.Option("--endpoint", help="Only this endpoint.")] = None,
     feature: Feature = None,
     since: Annotated[
